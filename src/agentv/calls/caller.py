@@ -29,7 +29,7 @@ MAX_DELAY_MS = 60_000
 BACKOFF_FACTOR = 2
 OnRetry = Callable[[int, FailedCall], None]
 """Called with the number of a failed attempt that is repeated, and why it failed."""
-Outcome = ProviderResponse | FailedCall
+CallOutcome = ProviderResponse | FailedCall
 Accepts = Callable[[ProviderResponse], bool]
 """Returns whether a cached response may be used."""
 
@@ -194,7 +194,7 @@ class Caller:
         policy: CallPolicy,
         request: ProviderRequest,
         on_retry: OnRetry,
-    ) -> Outcome:
+    ) -> CallOutcome:
         """Return the response to a request, from the cache or from the provider, or the failure of the last attempt."""
         cached = self.cached(policy, request)
         if cached is not None:
@@ -226,7 +226,7 @@ class Caller:
         policy: CallPolicy,
         request: ProviderRequest,
         attempt: int,
-    ) -> Outcome:
+    ) -> CallOutcome:
         """Call the provider once, when both the target and the run have a free slot."""
         if attempt > 1:
             request = msgspec.structs.replace(request, attempt=attempt)
@@ -334,9 +334,9 @@ class Caller:
             self._cache.put(key, response)
 
 
-def _checked_outcome(got: object) -> Outcome:
+def _checked_outcome(got: object) -> CallOutcome:
     """Return the outcome of a call; a failure if a provider from another package returned an unexpected type."""
-    if isinstance(got, Outcome):
+    if isinstance(got, CallOutcome):
         return got
     return FailedCall(f"the provider returned {type(got).__name__} instead of a ProviderResponse")
 

@@ -14,11 +14,11 @@ from agentv.records import CaseKey
 from agentv.text import join_names, plural
 
 Gate = Literal["mean", "ci", "noninferior", "no-regressions"]
-PASS = 0
+NO_REGRESSION = 0
 REGRESSION = 1
 CANNOT_TELL = 3
 Undecided = Literal["pass", "fail", "3"]
-EXIT_CODES: Mapping[Undecided, int] = {"pass": PASS, "fail": REGRESSION, "3": CANNOT_TELL}
+EXIT_CODES: Mapping[Undecided, int] = {"pass": NO_REGRESSION, "fail": REGRESSION, "3": CANNOT_TELL}
 """The possible exit codes of an undecided gate."""
 MAX_NAMES = 5
 """The maximum number of cases that a reason names."""
@@ -52,23 +52,23 @@ def judge_gate(
     if gate == "mean":
         return _with_pass_rate(_judge_mean(comparison), comparison)
     pairs = pairs_of(comparison)
-    counts = _counts_all
+    is_covered = _covers_all
     if gate == "no-regressions":
         if required:
-            counts = partial(_is_any, required)
-        result = _judge_regressions(comparison, pairs, counts)
+            is_covered = partial(_is_any, required)
+        result = _judge_regressions(comparison, pairs, is_covered)
     else:
         result = _judge_interval(comparison, gate)
     if result.code == REGRESSION:
         return result
     if not allow_missing:
-        missing = _find_missing_names(pairs, folder, counts)
+        missing = _find_missing_names(pairs, folder, is_covered)
         if missing:
             cases = plural(len(missing), "case")
             names = join_names(missing, MAX_NAMES)
             reason = f"B has no result for {cases} of A: {names}"
             return GateResult(REGRESSION, reason, "use --allow-missing to accept this")
-    errored = _select(pairs, pairs.flips.lost_to_errors, counts)
+    errored = _select(pairs, pairs.flips.lost_to_errors, is_covered)
     if errored:
         cases = plural(len(errored), "case")
         names = join_names(pairs.names(errored), MAX_NAMES)
@@ -79,11 +79,11 @@ def judge_gate(
     return _with_pass_rate(result, comparison)
 
 
-Counts = Callable[[CaseKey], bool]
+IsCovered = Callable[[CaseKey], bool]
 """Returns whether a gate is about a case. The dataset is empty if the id is enough."""
 
 
-def _counts_all(_case: CaseKey) -> bool:
+def _covers_all(_case: CaseKey) -> bool:
     return True
 
 
@@ -91,12 +91,12 @@ def _is_any(selections: Sequence[CaseSelection], case: CaseKey) -> bool:
     return any(selection.includes(*case) for selection in selections)
 
 
-def _select(pairs: Pairs, places: Sequence[int], counts: Counts) -> list[int]:
+def _select(pairs: Pairs, places: Sequence[int], is_covered: IsCovered) -> list[int]:
     """Return the positions of the pairs that a gate covers."""
     found = []
     for place in places:
         pair = pairs[place]
-        if counts(CaseKey(pair.dataset, pair.eval_id)):
+        if is_covered(CaseKey(pair.dataset, pair.eval_id)):
             found.append(place)
     return found
 
@@ -104,18 +104,18 @@ def _select(pairs: Pairs, places: Sequence[int], counts: Counts) -> list[int]:
 def _with_pass_rate(result: GateResult, comparison: Comparison) -> GateResult:
     """Return the result, with a reason if a gate on scores passes although the pass rate is lower."""
     passes = comparison.statistics.passes
-    if result.code != PASS or passes is None or not has_lower_pass_rate(passes):
+    if result.code != NO_REGRESSION or passes is None or not has_lower_pass_rate(passes):
         return result
     cases = plural(passes.lost, "case no longer passes", "cases no longer pass")
     reason = f"the gate compares scores, which are not worse; {cases}"
-    return GateResult(PASS, reason, "use --gate no-regressions to require that they pass")
+    return GateResult(NO_REGRESSION, reason, "use --gate no-regressions to require that they pass")
 
 
-def _find_missing_names(pairs: Pairs, folder: Path | None, counts: Counts) -> list[str]:
+def _find_missing_names(pairs: Pairs, folder: Path | None, is_covered: IsCovered) -> list[str]:
     # reading eval files is imported only if a gate needs it
     from agentv.compare.missing import find_missing
 
-    return [case_name(*case) for case in find_missing(pairs, folder) if counts(case)]
+    return [case_name(*case) for case in find_missing(pairs, folder) if is_covered(case)]
 
 
 def _judge_mean(comparison: Comparison) -> GateResult:
@@ -123,7 +123,7 @@ def _judge_mean(comparison: Comparison) -> GateResult:
         return GateResult(CANNOT_TELL, "all cases are machine failures in A or B")
     mean_delta = comparison.summary.meanDelta
     if mean_delta >= 0:
-        return GateResult(PASS)
+        return GateResult(NO_REGRESSION)
     if comparison.statistics.verdict == "worse":
         return GateResult(REGRESSION)
     difference = _signed(mean_delta)
@@ -133,16 +133,16 @@ def _judge_mean(comparison: Comparison) -> GateResult:
     return GateResult(REGRESSION, reason, "use --gate noninferior to require evidence")
 
 
-def _judge_regressions(comparison: Comparison, pairs: Pairs, counts: Counts) -> GateResult:
-    lost = _select(pairs, pairs.flips.lost, counts)
+def _judge_regressions(comparison: Comparison, pairs: Pairs, is_covered: IsCovered) -> GateResult:
+    lost = _select(pairs, pairs.flips.lost, is_covered)
     others = len(pairs.flips.lost) - len(lost)
     if not lost and others:
         cases = plural(others, "case that no longer passes", "cases that no longer pass")
-        return GateResult(PASS, f"--require does not select {cases}")
+        return GateResult(NO_REGRESSION, f"--require does not select {cases}")
     if not lost and comparison.statistics.verdict == "worse":
-        return GateResult(PASS, "B is worse, but every case that passed in A still passes")
+        return GateResult(NO_REGRESSION, "B is worse, but every case that passed in A still passes")
     if not lost:
-        return GateResult(PASS)
+        return GateResult(NO_REGRESSION)
     cases = plural(len(lost), "case no longer passes", "cases no longer pass")
     names = join_names(pairs.names(lost), MAX_NAMES)
     return GateResult(REGRESSION, f"{cases}: {names}")
@@ -155,9 +155,9 @@ def _judge_interval(comparison: Comparison, gate: Gate) -> GateResult:
     low, high = statistics.interval
     is_noninferior = gate == "noninferior" and low > -statistics.margin
     if is_noninferior and high < 0:
-        return GateResult(PASS, f"B is worse, but by less than the margin of {statistics.margin:g}")
+        return GateResult(NO_REGRESSION, f"B is worse, but by less than the margin of {statistics.margin:g}")
     if low >= 0 or is_noninferior:
-        return GateResult(PASS)
+        return GateResult(NO_REGRESSION)
     if high < 0:
         return GateResult(REGRESSION)
     interval = f"[{_signed(low)}, {_signed(high)}]"

@@ -9,7 +9,7 @@ from typing import Literal
 
 from agentv.files.folders import project_root
 
-STATE_VARIABLE = "AGENTV_STATE_DIR"
+STATE_FOLDER_VARIABLE = "AGENTV_STATE_DIR"
 FOLDER = Path(".agentv")
 StateKind = Literal["batches", "cache", "logs", "prompts", "pytest", "results", "runs", "traces", "workspaces"]
 _base: ContextVar[Path] = ContextVar("_base", default=Path())
@@ -18,7 +18,7 @@ _base: ContextVar[Path] = ContextVar("_base", default=Path())
 
 def state_folder(name: StateKind) -> Path:
     """Return the folder for one kind of file: in AGENTV_STATE_DIR, else in `.agentv`; see `state_beside`."""
-    state = os.environ.get(STATE_VARIABLE)
+    state = os.environ.get(STATE_FOLDER_VARIABLE)
     if state:
         return Path(state) / name
     return _base.get() / FOLDER / name

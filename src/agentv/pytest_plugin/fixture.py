@@ -10,7 +10,7 @@ from agentv.api.arguments import Paths
 from agentv.api.compare import compare_results
 from agentv.api.evaluate import evaluate
 from agentv.api.report import EvalReport
-from agentv.compare.gate import CANNOT_TELL, PASS, judge_gate
+from agentv.compare.gate import CANNOT_TELL, NO_REGRESSION, judge_gate
 from agentv.errors import AgentvError, ConfigError
 from agentv.files.state import state_folder
 from agentv.pytest_plugin.runs import wait_for
@@ -154,7 +154,7 @@ class CheckedRun:
         except AgentvError as error:
             raise error.with_traceback(None) from error.__cause__
         judged = judge_gate(comparison, "noninferior", folder=self._root)
-        if judged.code == PASS:
+        if judged.code == NO_REGRESSION:
             return
         statistics = comparison.statistics
         change = f"{comparison.summary.meanDelta:+.3f}"

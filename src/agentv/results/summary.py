@@ -20,7 +20,7 @@ from agentv.stats.pass_rates import bootstrap_interval, pass_all, pass_at, wilso
 EDGES = (0.2, 0.4, 0.6, 0.8)
 BINS = ("[0,0.2)", "[0.2,0.4)", "[0.4,0.6)", "[0.6,0.8)", "[0.8,1.0]")
 SHOWN_ERRORS = 50
-Estimate = Callable[[int, int, int], float]
+CaseEstimate = Callable[[int, int, int], float]
 """Returns the contribution of a case to a pass rate, given k, its passed trials and its trials."""
 
 
@@ -373,7 +373,7 @@ class Summary:
         """Return pass^k, the probability that all of k trials pass, or NaN for fewer than k trials."""
         return self._mean_of(pass_all, k)
 
-    def _mean_of(self, estimate: Estimate, k: int) -> float:
+    def _mean_of(self, estimate: CaseEstimate, k: int) -> float:
         if not self.complete:
             return math.nan
         parts: list[float] = []
@@ -390,7 +390,7 @@ class Summary:
         """Return the 95% confidence interval of pass^k."""
         return self._interval_of(pass_all, k)
 
-    def _interval_of(self, estimate: Estimate, k: int) -> tuple[float, float]:
+    def _interval_of(self, estimate: CaseEstimate, k: int) -> tuple[float, float]:
         passes = self.passes
         if not self.complete or not 1 <= k <= self.trials:
             return math.nan, math.nan

@@ -19,7 +19,7 @@ import msgspec
 from agentv.errors import OutputError
 from agentv.files.encode import to_json
 from agentv.files.locks import lock_file, release_lock
-from agentv.files.state import STATE_VARIABLE
+from agentv.files.state import STATE_FOLDER_VARIABLE
 from agentv.records import EvalResult
 from agentv.redact import Redactor
 from agentv.results.formats import ResultFormat, sniff
@@ -191,7 +191,7 @@ def create_new(
             with contextlib.suppress(FileExistsError):
                 return _open(path, form, clean, os.O_CREAT | os.O_EXCL, path)
     except OSError as error:
-        hint = f"pass --out, or set {STATE_VARIABLE} to a folder that you can write to"
+        hint = f"pass --out, or set {STATE_FOLDER_VARIABLE} to a folder that you can write to"
         raise _cannot_write(error, folder, hint) from error
     raise OutputError(
         "no unused name for a results file",

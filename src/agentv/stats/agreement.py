@@ -26,7 +26,7 @@ Margin = Counter[str]
 """Label counts of one rater."""
 Clusters = Mapping[tuple[int, float], int]
 """Clusters of dependent answers: (number of answers, sum of their values) -> number of such clusters."""
-Metric = Literal["nominal", "interval"]
+Scale = Literal["nominal", "interval"]
 
 
 class Figure(Fields, frozen=True, kw_only=True):
@@ -285,7 +285,7 @@ class _Unit:
 
 def alpha(
     units: Iterable[Sequence[Hashable]],
-    metric: Metric = "nominal",
+    scale: Scale = "nominal",
 ) -> Figure:
     """Return Krippendorff's alpha, with a bootstrap interval that resamples units.
 
@@ -299,7 +299,7 @@ def alpha(
     if not rated:
         return Figure(note="undefined: no item was rated twice")
     axes: list[Hashable] = []
-    if metric == "nominal":
+    if scale == "nominal":
         distinct = set(chain.from_iterable(rated))
         axes = sorted(distinct, key=str)
         if len(axes) == 1:

@@ -14,7 +14,7 @@ from agentv.cli.messages import configure_logging, print_blocks, print_message, 
 from agentv.cli.params import PATH, VERBOSE, Amount, OneOf
 from agentv.cli.results.run_files import VersusCommand
 from agentv.compare.compare import LabelDifferences, compare_files
-from agentv.compare.gate import CANNOT_TELL, EXIT_CODES, PASS, REGRESSION, Gate, Undecided, judge_gate
+from agentv.compare.gate import CANNOT_TELL, EXIT_CODES, NO_REGRESSION, REGRESSION, Gate, Undecided, judge_gate
 from agentv.compare.records import MARGIN, CompareOptions, Comparison
 from agentv.compare.selection import CaseSelection
 from agentv.errors import OutputError, ResultsError
@@ -27,7 +27,7 @@ from agentv.results.locate import results_file
 from agentv.results.runs import LABELS
 
 Format = Literal["json", "table", "markdown"]
-SEVERITY = (PASS, CANNOT_TELL, REGRESSION)
+SEVERITY = (NO_REGRESSION, CANNOT_TELL, REGRESSION)
 """The exit codes of gates, least severe first. The most severe one of several comparisons counts."""
 
 
@@ -293,7 +293,7 @@ def _exit_code(
 ) -> int:
     """Return the exit code of the gate. Print an explanation if the code may be unexpected."""
     reasons: dict[int, list[str]] = {code: [] for code in SEVERITY}
-    worst = PASS
+    worst = NO_REGRESSION
     for comparison, selections in zip(comparisons, required, strict=True):
         judged = judge_gate(
             comparison,
