@@ -198,7 +198,7 @@ class RunLister:
             stamp=stamp,
             figures=count.figures,
             problem=_problem_text(count.problems),
-            not_before=end + 10 * (end - start),
+            not_before=end + 10 * (end - start),  # a growing file takes at most a tenth of the time
         )
         self._counted[key] = counted
         return counted

@@ -252,9 +252,16 @@ class _Planner:
                 break
         if file is not None and file.metrics:
             self._check_metrics(file, builder)
-        if shards is None:
-            return _Counts(selected, selected, (), bytes(checked.hashes), file)
-        return _Counts(selected, shard_cases, shard_targets, bytes(checked.hashes), file)
+        cases = selected
+        if shards is not None:
+            cases = shard_cases
+        return _Counts(
+            selected=selected,
+            cases=cases,
+            shard_targets=shard_targets,
+            generated=bytes(checked.hashes),
+            file=file,
+        )
 
     def _check_metrics(self, file: CaseFile, builder: EvaluatorBuilder) -> None:
         folders = builder.code_folders(file.path.parent)
