@@ -4,6 +4,7 @@ Secrets are recognized by their value, so they are found anywhere in a text and 
 """
 
 import json
+import math
 import os
 import re
 from base64 import b64encode
@@ -316,7 +317,7 @@ def _base64_forms(secret: str) -> set[str]:
     # Base64 encodes three bytes as four characters, so the result depends on how many bytes precede the secret.
     # Characters that also encode neighboring bytes are cut off at both ends.
     for shift in range(3):
-        start = -(-shift * 8 // 6)
+        start = math.ceil(shift * 8 / 6)
         end = (shift + len(data)) * 8 // 6
         encoded = _base64(bytes(shift) + data)
         forms.add(encoded[start:end])

@@ -59,12 +59,12 @@ def is_errored(flags: int) -> bool:
     """
     if flags & UNSCORED:
         return True
-    return flags & INCOMPLETE > 0 and flags & PASSED > 0
+    return (flags & INCOMPLETE) > 0 and (flags & PASSED) > 0
 
 
 def failed_by_machine(flags: int) -> bool:
     """Return whether a result, or all results of a case, are machine failures, which no mean includes."""
-    return flags & MACHINE == MACHINE
+    return (flags & MACHINE) == MACHINE
 
 
 class ResultSetup(NamedTuple):

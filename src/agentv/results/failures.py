@@ -50,7 +50,7 @@ class Failures:
         trial = result.trial or 0
         rank = (score, eval_id, dataset, trial)
         before = self._worst.get(case_key)
-        if before is not None and before[:4] <= rank:
+        if before is not None and before[:4] <= rank:  # the case has a worse run
             return
         misses = _named_misses(result)
         shown_misses = [self._one_line(miss) for miss in misses[:MAX_MISSES]]

@@ -106,8 +106,8 @@ class Snapshot:
             self.items[path] = item
         fresh_since = time.time_ns() - FRESH_NS
         for path, item in self.items.items():
-            modified = max(item.stamp[:2])
-            if modified > fresh_since:
+            modified_ns, changed_ns, _, _ = item.stamp
+            if max(modified_ns, changed_ns) > fresh_since:
                 self.items[path] = item._replace(is_fresh=True)
 
     def _skip(self, path: bytes, error: OSError) -> None:

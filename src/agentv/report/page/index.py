@@ -227,14 +227,14 @@ def flags_of(view: PageView) -> int:
 
 def is_machine_failure(flags: int) -> bool:
     """Return whether a result with these flags is a machine failure, which no mean, share or rate includes."""
-    return flags & MACHINE == MACHINE
+    return (flags & MACHINE) == MACHINE
 
 
 def has_passed(flags: int) -> bool:
     """Return whether a result with these flags passed."""
     if flags & ERROR:
         return False
-    return flags & VERDICT == PASS
+    return (flags & VERDICT) == PASS
 
 
 def column_bytes(column: "array[int] | array[float]") -> bytes:

@@ -104,7 +104,7 @@ def case_sums(index: RunIndex, rows: int) -> CaseSums:
 
 def _count_with(bits: int, flags: Mapping[int, int]) -> int:
     """Return the number of results that have all the bits. `flags` is the number of results with each combination."""
-    return sum(count for combination, count in flags.items() if combination & bits == bits)
+    return sum(count for combination, count in flags.items() if (combination & bits) == bits)
 
 
 class Cases:
@@ -233,7 +233,7 @@ def _evaluator_sums(
                 failures += 1
                 continue
             judged.append(scores[place])
-            if flags[place] & VERDICT == PASS:
+            if (flags[place] & VERDICT) == PASS:
                 passed += 1
         if not judged:
             continue
