@@ -266,7 +266,7 @@ def _repeated_texts(written: Json, fields: Json) -> list[_TextPlace] | None:
                     if has_messages:
                         message = 0
                 case (int(message), "content"):
-                    pass
+                    pass  # a message whose content is a text
                 case _:
                     return None
             texts.append(_TextPlace(index, message, text))

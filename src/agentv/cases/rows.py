@@ -80,7 +80,7 @@ def _read_table(path: Path, reader: TableReader, report: Report) -> Rows:
 
 
 def _read_jsonl(path: Path, report: Report) -> Rows:
-    """Yield the rows of a JSONL file. Blank lines are not rows, so that a row has a number and a line."""
+    """Yield the rows of a JSONL file. Blank lines are not rows, so the number of a row may be less than its line."""
     decode = msgspec.json.Decoder(dict[str, Any]).decode
     number = 0
     line = 0

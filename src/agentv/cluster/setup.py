@@ -150,7 +150,7 @@ def _check_files(setup: Setup) -> None:
     """Raise `ConfigError` if a file is missing or differs from that of the driver."""
     for path, expected in setup.manifest.files.items():
         try:
-            is_size = expected.endswith(" bytes")  # as of an attached file; the others have a digest
+            is_size = expected.endswith(" bytes")  # that of an attached file; other files have a digest
             if is_size:
                 found = _size(path)
             else:

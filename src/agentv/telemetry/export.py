@@ -413,7 +413,7 @@ class _SdkLog(logging.Handler):
             else:  # an invalid environment variable
                 warn(Problem(message=f"--otel: {_reason(message)}", severity="warning"))
         elif not logging.getLogger().handlers and logging.lastResort is not None:
-            # Someone else's record, which `logging` would print if this handler did not exist.
+            # A record about other spans, which `logging` would print if this handler did not exist.
             logging.lastResort.handle(record)
 
     def _warn_once(self, reason: str) -> None:

@@ -311,7 +311,7 @@ def check_score(score: Score) -> Score:
         number = score_number(score.score)
     if score.verdict is not None:
         check_verdict(score.verdict)
-    # nearly always, nothing has to be replaced; `score_number` returns a valid float itself
+    # nearly always, nothing has to be replaced; `score_number` returns a valid float unchanged
     has_same_number = number is score.score
     if score.details is not None or not has_same_number or not _is_encodable(score):
         return _make_encodable(score, number)

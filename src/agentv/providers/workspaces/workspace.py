@@ -58,7 +58,7 @@ class Workspaces:
 
     @asynccontextmanager
     async def _hooks(self, eval_id: str, workspace: Path) -> AsyncIterator[None]:
-        """Run the commands that the settings give for before and after a call. Failures after it are ignored."""
+        """Run the `before_each` and `after_each` commands around a call. Failures after it are ignored."""
         variables = self.variables(eval_id, workspace)
         try:
             for command in self.before_each:

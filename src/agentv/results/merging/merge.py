@@ -184,7 +184,7 @@ class _File:
         if truncated:
             errors = [_as_error(problem) for problem in truncated]
             raise ResultsError(errors)
-        # The content decides. Now it is known to be valid.
+        # The content decides on the format, now that it is known to be valid.
         with self.path.open("rb") as file:
             start = file.peek(_START_BYTES)
         self.form = sniff(start) or self.form

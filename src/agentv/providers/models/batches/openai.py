@@ -115,16 +115,23 @@ class OpenAIBatches(VendorBatchApi):
 
     async def ask_state(self, batch: str) -> BatchState:
         found = await self._retrieve(batch)
+        answered = 0
+        failed = 0
+        total = 0
         counts = found.request_counts
+        if counts:
+            answered = counts.completed or 0
+            failed = counts.failed or 0
+            total = counts.total or 0
         errors: Sequence[Any] = ()
         if found.errors:
             errors = found.errors.data or ()
         codes = [error.code for error in errors]
         return BatchState(
             STATUSES.get(found.status, BatchStatus.RUNNING),
-            answered=_count(counts, "completed"),
-            failed=_count(counts, "failed"),
-            total=_count(counts, "total"),
+            answered=answered,
+            failed=failed,
+            total=total,
             words=_describe_state(found.status, errors),
             may_pass=QUEUE_IS_FULL in codes,
         )
@@ -203,11 +210,6 @@ def _response_outcome(custom_id: str, response: _Response) -> BatchReply:
         return BatchReply(custom_id, body)
     reason = server_message(body) or "no reason given"
     return BatchReply(custom_id, None, f"status {response.status_code}: {reason}")
-
-
-def _count(counts: Any, name: str) -> int:
-    """Return a count of requests, or 0 if the vendor does not report it yet."""
-    return getattr(counts, name, None) or 0
 
 
 def _describe_state(status: Any, errors: Iterable[Any]) -> str:
