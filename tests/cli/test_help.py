@@ -48,6 +48,14 @@ def test_help_fits_into_the_terminal(path: list[str], columns: int) -> None:
     assert [line for line in lines if len(line) > columns] == []
 
 
+@pytest.mark.parametrize("path", [["batch"], ["cache"], ["labels"]], ids=" ".join)
+@pytest.mark.parametrize("columns", [60, 80])
+def test_help_does_not_shorten_the_descriptions_of_subcommands(path: list[str], columns: int) -> None:
+    commands = shown(*path, columns=columns).partition("\nCommands:\n")[2].partition("\nExamples:\n")[0]
+    assert commands
+    assert "..." not in commands
+
+
 def test_eval_help_groups_options() -> None:
     sections = re.findall(r"^(\w[\w ]+):\n((?: +.*\n)+)", shown("eval"), re.MULTILINE)
     titles = {title: re.findall(r"^  (?:-h, )?(--[\w-]+)", body, re.MULTILINE) for title, body in sections}

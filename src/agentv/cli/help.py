@@ -114,6 +114,16 @@ class Group(_CommandWithExamples, click.Group):
 
     command_class = CommandWithGroups
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the description of each subcommand. Click's own method shortens descriptions to one line."""
+        rows = []
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None and command.help:
+                rows.append((name, command.help.partition("\n")[0]))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
 
 class GroupedOption(click.Option):
     """An option that belongs to a group."""
