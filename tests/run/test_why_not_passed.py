@@ -82,6 +82,18 @@ def test_cases_that_were_not_judged_name_the_command_that_judges_them(write: Wri
     assert results("graded.jsonl")[0]["verdict"] == "pass"
 
 
+def test_the_command_that_judges_cases_again_names_the_targets_file_of_the_run(write: Write) -> None:
+    targets = [
+        {"name": "default", "provider": "mock", "response": "hello"},
+        {"name": "judge", "provider": "mock", "response": "Sorry, I am down."},
+    ]
+    write("my targets/targets.yaml", json.dumps({"targets": targets}))
+    write("cases.jsonl", [a_case("a", evaluators=[{"type": "llm_judge", "judge_target": "judge"}])])
+    ran = agentv("eval", "cases.jsonl", "--targets", "my targets", "--out", "out.jsonl")
+    command = "agentv grade out.jsonl cases.jsonl --targets 'my targets' --only judge-failed"
+    assert f"error: 1 case was not judged; judge again with: {command}\n" in ran.stderr
+
+
 def test_the_highest_possible_mean_keeps_what_the_other_evaluators_found(write: Write) -> None:
     write("targets.yaml", "targets: [{name: default, provider: python, function: 'agent.py:answer'}]\n")
     write(

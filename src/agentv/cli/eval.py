@@ -188,7 +188,7 @@ def command(  # noqa: PLR0913  # the flags that are not options of a run
             print_message(nothing.message)
             sys.exit(0)
         seconds = time.monotonic() - started
-        code = finish(report, eval_options.pages, Gates(fail_under, min_pass_rate), seconds)
+        code = finish(report, eval_options, Gates(fail_under, min_pass_rate), seconds)
         if eval_options.check_judge and report.judge_health is None:
             print_message("--check-judge: skipped, because no case was scored by a judge model")
         if report.end is not RunEnd.INTERRUPTED:

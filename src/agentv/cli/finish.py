@@ -15,7 +15,7 @@ from agentv.redact import clean
 from agentv.report.github import Annotations, SourceLine
 from agentv.report.summary import summary_lines
 from agentv.run.exit_code import Gates, code_of, exit_reason, missed_gates
-from agentv.run.options import STDOUT, ReportOptions
+from agentv.run.options import STDOUT, EvalOptions, ReportOptions
 from agentv.run.planning.plan import Plan
 from agentv.run.record import end_record
 from agentv.run.report import RunEnd, RunReport
@@ -31,7 +31,7 @@ MAX_EVAL_FILES = 3
 
 def finish(
     report: RunReport,
-    pages: ReportOptions,
+    options: EvalOptions,
     gates: Gates,
     seconds: float,
 ) -> int:
@@ -39,11 +39,11 @@ def finish(
     if report.error is not None:
         print_error(report.error)
     _print_summary(report)
-    _print_notes(report, gates)
+    _print_notes(report, options, gates)
     reason = exit_reason(report, gates)
     # Complete the record first: writing a report may take long and be interrupted.
     end_record(report, reason, seconds)
-    if not _write_pages(report, pages) and reason == "ok":
+    if not _write_pages(report, options.pages) and reason == "ok":
         reason = "output"
         end_record(report, reason, seconds)
     return code_of(reason)
@@ -75,7 +75,7 @@ def _print_summary(report: RunReport) -> None:
         _annotate(report, readable)
 
 
-def _print_notes(report: RunReport, gates: Gates) -> None:
+def _print_notes(report: RunReport, options: EvalOptions, gates: Gates) -> None:
     """Print to stderr why the run stopped and which problems its results have."""
     summary = report.summary
     if report.end is RunEnd.INTERRUPTED:
@@ -105,12 +105,12 @@ def _print_notes(report: RunReport, gates: Gates) -> None:
     if unjudged:
         verb = "was" if unjudged == 1 else "were"
         cases = plural(unjudged, "case")
-        print_message(f"error: {cases} {verb} not judged; judge again with: {_grade_command(report)}")
+        print_message(f"error: {cases} {verb} not judged; judge again with: {_grade_command(report, options)}")
     for gate in missed_gates(report, gates):
         print_message(f"error: {clean(gate)}")
 
 
-def _grade_command(report: RunReport) -> str:
+def _grade_command(report: RunReport, options: EvalOptions) -> str:
     """Return the command that re-scores the answers that were not judged."""
     results = "RESULTS"
     if report.path is not None and report.path != STDOUT:
@@ -119,7 +119,10 @@ def _grade_command(report: RunReport) -> str:
     evals = "EVALS"
     if len(paths) <= MAX_EVAL_FILES:
         evals = " ".join(paths)
-    return f"agentv grade {results} {evals} --only judge-failed"
+    targets = ""
+    if options.project.targets is not None:
+        targets = f" --targets {shlex.quote(str(options.project.targets))}"
+    return f"agentv grade {results} {evals}{targets} --only judge-failed"
 
 
 def _budget_text(budget: "Budget") -> str:

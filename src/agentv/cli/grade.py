@@ -120,7 +120,7 @@ def command(  # noqa: PLR0913  # the flags that are not options of a run
     with cleanup(remove_all), cleanup(kill_all), cleanup(progress.end):
         report, _ = asyncio.run(grade(grading, eval_options, progress))
         seconds = time.monotonic() - started
-        sys.exit(finish(report, eval_options.pages, Gates(fail_under, min_pass_rate), seconds))
+        sys.exit(finish(report, eval_options, Gates(fail_under, min_pass_rate), seconds))
 
 
 def _check_outputs(options: EvalOptions, results: Path) -> None:
