@@ -11,7 +11,7 @@ import pytest
 from tests.kits.batch_servers import batch_server
 from tests.kits.model_servers import Reply, Server, completion, model_server
 from tests.kits.project import PRINT_PEAK_KB, Write, a_case, flat
-from tests.kits.runs import ANY, MOCK, evaluate, results
+from tests.kits.runs import ANY, HELLO, MOCK, evaluate, results
 
 KEYS = ("cases", "trials", "calls", "tokens", "cost_usd", "duration_seconds", "detectable_effect", "cases_for")
 RANGES = ("calls", "tokens", "cost_usd", "duration_seconds")
@@ -263,6 +263,16 @@ def test_a_mock_and_a_dry_run_cost_nothing(write: Write) -> None:
     assert found["detectable_effect"] == pytest.approx(0.187, abs=0.001)  # 2.80 · sqrt((1/9 + 2/6) / 100)
     assert found["cases_for"] == {"0.05": 1396, "0.02": 8721}
     assert plan("a.jsonl", "--dry-run")["cost_usd"]["high"] == 0
+
+
+def test_a_plan_of_fewer_cases_than_a_comparison_needs_has_no_detectable_effect(write: Write) -> None:
+    write("targets.yaml", "targets: [{name: default, provider: mock, response: hello}]\n")
+    write("few.jsonl", [a_case(f"c{number}", evaluators=[HELLO]) for number in range(9)])
+    evaluate("few.jsonl")
+    shown = evaluate("few.jsonl", "--plan").stdout
+    assert "minimum detectable effect: none, at least 10 cases needed\n" in shown
+    assert "power" not in shown
+    assert "to detect 0.05: 56 cases\n" in shown
 
 
 def test_a_run_that_could_not_start_has_no_plan(write: Write) -> None:

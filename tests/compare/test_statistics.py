@@ -95,6 +95,7 @@ def test_few_pairs_are_undecided(write: Write) -> None:
     save(write, "b.jsonl", noisy(9, 0.3))
     found = compared("a.jsonl", "b.jsonl", "--gate", "ci", code=3)["statistics"]
     assert found["verdict"] == "cannot tell"
+    assert found["mde"] is None
     assert "too few cases to decide: 9 pairs, at least 10 needed" in found["notes"]
     assert "note: too few cases to decide: 9 pairs" in agentv("compare", "a.jsonl", "b.jsonl").stderr
 

@@ -55,7 +55,7 @@ def paired_statistics(
     if pairs >= MIN_PAIRS:
         interval = _interval(delta, pairs / len(paired.numbers), bounds)
     mde = None
-    if delta.se:
+    if delta.se and pairs >= MIN_PAIRS:
         mde = POWER_Z * delta.se
     return Statistics(
         pairs=pairs,

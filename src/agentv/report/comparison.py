@@ -21,7 +21,7 @@ from agentv.compare.records import (
     Source,
     Statistics,
 )
-from agentv.compare.verdict import LEVEL, MIN_PAIRS
+from agentv.compare.verdict import LEVEL
 from agentv.files.printable import printable
 from agentv.report.layout import wrap
 from agentv.report.metrics import MAX_METRICS, format_difference, format_value, interval_of_metric
@@ -485,7 +485,7 @@ def _limit_lines(found: Statistics) -> Iterator[str]:
         if bounds.unscored == 1:
             what = "the unscored pair was"
         yield f"if {what} scored, Δ could be {format_signed(bounds.lower)} to {format_signed(bounds.upper)}"
-    if found.mde is not None and found.delta is not None and found.pairs >= MIN_PAIRS:
+    if found.mde is not None and found.delta is not None:
         size = "at least as large"
         if abs(found.delta.mean) < found.mde:
             size = "smaller"
