@@ -147,6 +147,15 @@ def test_families_and_variables_are_cases_in_memory_too() -> None:
         assert [row["vars.who"] for row in rows] == ["you", "you", "all", "Ada", "Bo", "Cy"]
 
 
+def test_cases_without_evaluators_are_refused_for_that_reason_without_a_targets_file() -> None:
+    assert refused([case(1)], evaluators=None).startswith(
+        "cases[0]: case 'c1': no evaluators are set, and the default evaluator, llm_judge, needs a judge\n"
+        "hint: add evaluators to the case"
+    )
+    judge = {"type": "llm_judge", "judge_target": "judge"}
+    assert refused([case(1)], evaluators=[judge]).startswith("no targets file found")
+
+
 @pytest.mark.parametrize(
     ("cases", "message"),
     [

@@ -52,10 +52,21 @@ def judge_name(
     return name
 
 
+def check_default_judges(judges: Mapping[JudgeRef, EvalCase]) -> None:
+    """Raise `ConfigError` for the first case without evaluators: its default evaluator needs a judge."""
+    for ref, case in judges.items():
+        if ref.name is None and _has_default_evaluator(case):
+            raise _no_judge_error(ref, case)
+
+
+def _has_default_evaluator(case: EvalCase) -> bool:
+    return not case.evaluators and not case.rubrics
+
+
 def _no_judge_error(ref: JudgeRef, case: EvalCase) -> ConfigError:
     message = f"target {ref.target!r} needs a judge"
     hint = "set judge_target, or add an evaluator that does not need one"
-    if not case.evaluators and not case.rubrics:
+    if _has_default_evaluator(case):
         # The user did not ask for a judge: it is the default evaluator that needs one.
         message = "no evaluators are set, and the default evaluator, llm_judge, needs a judge"
         hint = "add evaluators to the case, such as {type: contains, value: TEXT}, or set judge_target in the target"

@@ -23,7 +23,7 @@ from agentv.cases.unknown_fields import as_ignored
 from agentv.config import guideline_patterns, prices_file, read_config
 from agentv.errors import AgentvError, ConfigError, PlanFailed
 from agentv.evaluators.build import EvaluatorBuilder
-from agentv.evaluators.judging.target import JudgeRef
+from agentv.evaluators.judging.target import JudgeRef, check_default_judges
 from agentv.filters.match import Filter
 from agentv.log import debug, ignore, warn
 from agentv.protocols import Provider
@@ -375,7 +375,12 @@ class _Planner:
         judges: Mapping[JudgeRef, EvalCase] = {}
         if not options.dry_run:
             judges = needs.judges.cases
-        file = self._find_targets(path, is_needed=bool(judges))
+        try:
+            file = self._find_targets(path, is_needed=bool(judges))
+        except ConfigError:
+            if options.stand_in is not None:
+                check_default_judges(judges)
+            raise
         if file is None:
             return self._with_stand_ins(planned, needs)
         debug(f"{path}: reading targets from {file}")
