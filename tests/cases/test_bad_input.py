@@ -66,6 +66,15 @@ def test_no_cases_in_yaml(write: Write) -> None:
     assert told(write("d.yaml", "- id: a"))[0] == "the file must contain a mapping"
 
 
+def test_a_targets_file_in_place_of_an_eval_file(write: Write) -> None:
+    path = write("targets.yaml", "targets: [{name: default, provider: mock, response: hello}]")
+    message, _, _, hint = told(path)
+    assert (message, hint) == (
+        "missing evalcases",
+        "this is a targets file: pass an eval file, a folder or a quoted glob instead",
+    )
+
+
 @pytest.mark.parametrize("name", ["a.jsonl", "a.yaml"])
 def test_a_folder(write: Write, name: str) -> None:
     folder = write(f"{name}/inside.txt", "").parent

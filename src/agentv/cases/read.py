@@ -251,6 +251,8 @@ def _no_cases(file: Json) -> Misfit | None:
     hint = "list the cases under 'evalcases:'"
     if values is None:
         message = "missing evalcases"
+    if isinstance(file.get("targets"), list):
+        hint = "this is a targets file: pass an eval file, a folder or a quoted glob instead"
     if isinstance(values, dict):
         hint = "put a dash before the first field of each case: '- id: …'"
     return Misfit((), message, hint)
