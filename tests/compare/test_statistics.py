@@ -468,6 +468,21 @@ def test_with_repeats_a_case_passes_if_all_of_them_pass(write: Write) -> None:
     assert (passes["passed1"], passes["passed2"], passes["lost"]) == (20, 0, 20)
 
 
+def test_cases_that_all_changed_can_be_compared_after_a_failed_trial(write: Write) -> None:
+    def results(question: str, **last: Any) -> list[dict[str, Any]]:
+        digests = {"case": question, "target": "t", "evaluators": "e"}
+        trials = [{"score": 0.5}, {"score": 0.5} | last]
+        return [{"eval_id": "a", "trial": n, "digests": digests} | trial for n, trial in enumerate(trials, 1)]
+
+    rows(write, "a.jsonl", results("old"))
+    rows(write, "b.jsonl", results("new", score=0, error="target failed"))
+
+    found = compared("a.jsonl", "b.jsonl", code=1)
+
+    assert found["statistics"]["pairs"] == 1
+    assert found["unchanged"]["pairs"] == 0
+
+
 def test_changes_in_later_trials_are_detected(write: Write) -> None:
     digests = {"case": "c", "target": "t", "evaluators": "e", "agentv": "1"}
     first = [{"eval_id": f"c{n}", "score": 0.9, "digests": digests} for n in range(12)]

@@ -75,14 +75,14 @@ def paired_statistics(
 
 def _select_scored(paired: PairedScores) -> tuple[PairedScores, Bounds]:
     """Return the pairs with a score on both sides, and the possible range of the mean difference of all pairs."""
+    if not paired.numbers:
+        return paired, Bounds(unscored=0, lower=0.0, upper=0.0)
     first = paired.first
     second = paired.second
     partial = first.partial.keys() | second.partial.keys()
     has_unscored = any((one | other) & UNSCORED for one, other in paired.flags)
     if not partial and not has_unscored:
-        middle = 0.0
-        if paired.deltas:
-            middle = paired.mean
+        middle = paired.mean
         return paired, Bounds(unscored=0, lower=middle, upper=middle)
     scored = []
     known = []
