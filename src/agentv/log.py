@@ -1,7 +1,8 @@
 """Warnings and notes for the user: warn, info and debug.
 
 They go through the `agentv` logger: the command line prints its records, and users of the library see them on stderr
-as with any logger, or collect them with `collect_warnings()`.
+as with any logger, or collect them with `collect_warnings()`. Secrets are masked here, because handlers of others do
+not mask them.
 """
 
 import logging
@@ -49,7 +50,7 @@ def warn_about(error: AgentvError) -> None:
 
 def info(text: str, prefix: bool = True) -> None:
     """Show a note that is not a warning. The command line prints it after "note: ", or alone without `prefix`."""
-    text = _encodable(reworded(text))
+    text = _loggable(reworded(text))
     if prefix:
         LOGGER.warning("%s", text)
     else:
@@ -60,8 +61,8 @@ def debug(message: str | Problem) -> None:
     """Show a note or a problem to users who asked for verbose output."""
     if isinstance(message, Problem):
         _log(message, logging.INFO)
-    else:
-        LOGGER.info("%s", _encodable(reworded(message)))
+    elif LOGGER.isEnabledFor(logging.INFO):
+        LOGGER.info("%s", _loggable(reworded(message)))
 
 
 def debug_lines(title: str, text: str | None) -> None:
@@ -119,9 +120,14 @@ class _Collector(logging.Handler):
 
 
 def _log(problem: Problem, level: int) -> None:
-    if _wording.get() is not str:
-        problem = msgspec.structs.replace(problem, message=reworded(problem.message), hint=reworded(problem.hint))
-    LOGGER.log(level, "%s", _encodable(problem_text(problem)), extra={"problem": problem})
+    if not LOGGER.isEnabledFor(level):
+        return
+    problem = msgspec.structs.replace(
+        problem,
+        message=clean(reworded(problem.message)),
+        hint=clean(reworded(problem.hint)),
+    )
+    LOGGER.log(level, "%s", _loggable(problem_text(problem)), extra={"problem": problem})
 
 
 def problem_text(problem: Problem) -> str:
@@ -132,6 +138,6 @@ def problem_text(problem: Problem) -> str:
     return text
 
 
-def _encodable(text: str) -> str:
-    """Return the text with undecodable bytes of paths escaped: handlers of others may write UTF-8."""
-    return text.encode("utf-8", "backslashreplace").decode()
+def _loggable(text: str) -> str:
+    """Return the text without secrets, and with undecodable bytes of paths escaped: handlers may write UTF-8."""
+    return clean(text).encode("utf-8", "backslashreplace").decode()

@@ -165,6 +165,27 @@ def test_hooks_and_metrics_are_functions() -> None:
     assert agentv.load_results("o.jsonl").metrics == report.metrics
 
 
+def test_state_is_masked_in_warnings_and_errors() -> None:
+    def before() -> dict[str, str]:
+        return {"token": "token-of-the-state"}
+
+    def fail(state: dict[str, str]) -> None:
+        raise OSError(f"{state['token']} is in use")
+
+    hooks = {"before_all": before, "before_each": before, "after_each": fail, "after_all": fail}
+    with agentv.collect_warnings() as warnings:
+        run(hooks=hooks, cases=CASES[:1])
+    assert [warning.message.partition("OSError: ")[2] for warning in warnings] == ["*** is in use"] * 2
+
+    with pytest.raises(AgentvError, match=r"OSError: \*\*\* is in use"):
+        run(hooks={"before_all": fail_at_once})
+
+
+def fail_at_once() -> None:
+    """Fail with a string that an earlier run has returned as its state."""
+    raise OSError("token-of-the-state is in use")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

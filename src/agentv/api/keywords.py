@@ -13,6 +13,7 @@ import msgspec
 
 from agentv.errors import AgentvError, SeveralProblems
 from agentv.log import use_wording
+from agentv.redact import clean
 from agentv.run.options import option_fields
 
 _FLAG = re.compile(r"'agentv [^']*'|--[a-z][a-z-]*[a-z]")
@@ -29,7 +30,7 @@ _OTHERS = {
 
 @contextmanager
 def keyword_messages() -> Iterator[None]:
-    """Name options by their keywords in the warnings and errors of a block of code."""
+    """Name options by their keywords, and mask secrets, in the warnings and errors of a block of code."""
     with use_wording(in_keywords):
         try:
             yield
@@ -63,14 +64,18 @@ def _keywords() -> Mapping[str, str]:
 
 def _reword(error: AgentvError) -> None:
     """Rewrite an error in place: it keeps its class, its cause and where it was raised."""
-    error.message = in_keywords(error.message)
+    error.message = _shown(error.message)
     error.args = (error.message, *error.args[1:])
     if isinstance(error, SeveralProblems):
         problems = []
         for problem in error.problems:
-            message = in_keywords(problem.message)
-            problems.append(msgspec.structs.replace(problem, message=message, hint=in_keywords(problem.hint)))
+            message = _shown(problem.message)
+            problems.append(msgspec.structs.replace(problem, message=message, hint=_shown(problem.hint)))
         error.problems = problems
     if error.hint:
-        error.hint = in_keywords(error.hint)
-        error.__notes__ = [in_keywords(note) for note in error.__notes__]
+        error.hint = _shown(error.hint)
+        error.__notes__ = [_shown(note) for note in error.__notes__]
+
+
+def _shown(text: str) -> str:
+    return clean(in_keywords(text))
