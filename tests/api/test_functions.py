@@ -165,6 +165,22 @@ def test_hooks_and_metrics_are_functions() -> None:
     assert agentv.load_results("o.jsonl").metrics == report.metrics
 
 
+def test_a_function_that_cancels_its_task_fails_its_case_only() -> None:
+    async def answer(question: str) -> str:
+        if question == "salut":
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(60)
+        return question
+
+    report = run(target=answer)
+
+    errors = [result.error or "" for result in report.results]
+    assert [bool(error) for error in errors] == [False, True, False]
+    assert "CancelledError" in errors[1]
+
+
 def test_state_is_masked_in_warnings_and_errors() -> None:
     def before() -> dict[str, str]:
         return {"token": "token-of-the-state"}

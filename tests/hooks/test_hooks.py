@@ -300,6 +300,15 @@ def test_invalid_return_values_of_a_function(write: Write, code: str, words: str
     assert words in error
 
 
+def test_a_hook_that_cancels_itself_has_failed(write: Write) -> None:
+    code = "import asyncio\nasync def before():\n    asyncio.current_task().cancel()\n    await asyncio.sleep(60)\n"
+    write("mine.py", code)
+    Hooked(write, {"before_each": {"function": "mine.py:before"}}).save()
+    assert "CancelledError" in run_one("cases.jsonl", expect=1)["error"]
+    Hooked(write, {"before_all": {"function": "mine.py:before"}}).save()
+    assert "CancelledError" in evaluate("cases.jsonl", expect=2).stderr
+
+
 # When none run
 
 

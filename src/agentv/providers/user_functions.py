@@ -59,14 +59,22 @@ class UserFunction:
             if inspect.isawaitable(answer):
                 return await _await_safely(answer)
             return answer
-        if not self._apart:
-            return await _await_safely(call())
-        loop = await _responsive_loop()
-        future = asyncio.run_coroutine_threadsafe(_await_safely(call()), loop)
+        if self._apart:
+            loop = await _responsive_loop()
+            future = asyncio.run_coroutine_threadsafe(_await_safely(call()), loop)
+            running = asyncio.wrap_future(future)
+        else:
+            # A task of its own: a function that cancels its task must not cancel the worker that calls it.
+            loop = asyncio.get_running_loop()
+            running = loop.create_task(_call_safely(call))
         try:
-            return await asyncio.wrap_future(future)
-        except asyncio.CancelledError:
-            _suspected.add(loop)
+            return await running
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or not task.cancelling():
+                raise RuntimeError(describe_error(error)) from error
+            if self._apart:
+                _suspected.add(loop)
             raise
 
     def _bind(self, values: Mapping[str, Any]) -> Callable[[], Any]:
@@ -93,6 +101,10 @@ def _is_async(function: Callable[..., Any]) -> bool:
     # An object can have an async `__call__`.
     call = getattr(function, "__call__", None)  # noqa: B004
     return inspect.iscoroutinefunction(call)
+
+
+async def _call_safely(call: Callable[[], Awaitable[Any]]) -> Any:
+    return await _await_safely(call())
 
 
 async def _await_safely(answer: Awaitable[Any]) -> Any:
