@@ -154,6 +154,21 @@ def test_each_attempt_has_a_copy_of_what_before_all_returned(write: Write) -> No
     assert log() == ["ok"]
 
 
+def test_a_state_may_contain_itself(write: Write) -> None:
+    write(
+        "mine.py",
+        "def before_each():\n"
+        "    node = {'name': 'secret-of-the-node', 'parents': []}\n"
+        "    node['parents'].append(node)\n"
+        "    return {'node': node, 'port': 8080}\n"
+        "def answer(state):\n    return 'hello ' + state['node']['parents'][0]['name']\n",
+    )
+    hooks = {"before_each": {"function": "mine.py:before_each"}, "after_each": 'echo "$AGENTV_STATE" > log'}
+    Hooked(write, hooks, function="mine.py:answer").save()
+    assert run_one("cases.jsonl")["candidate_answer"] == "hello ***"
+    assert log() == ['{"port": 8080}']
+
+
 def test_strings_of_the_state_are_masked_in_messages_and_dumps(write: Write) -> None:
     write("mine.py", "def answer(state):\n    raise ValueError('cannot open ' + state['database'])\n")
     Hooked(write, function="mine.py:answer").save()

@@ -1,7 +1,7 @@
 """The hooks of an eval file, or of a target."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -161,15 +161,22 @@ def target_level(settings: TargetSettings, targets_file: Path, folder: Path) -> 
 def secrets_of(state: Mapping[str, Any]) -> Iterator[str]:
     """Yield the strings of a state. They are masked in everything that is written."""
     for name, value in state.items():
-        for text in _texts([value]):
+        for text in _texts(value):
             yield NamedSecret(text, f"state.{name}")
 
 
-def _texts(values: Iterable[Any]) -> Iterator[str]:
-    for value in values:
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, Mapping):
-            yield from _texts(value.values())
-        elif isinstance(value, list | tuple | set | frozenset):
-            yield from _texts(value)
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the strings in a value, which may contain itself."""
+    left = [value]
+    containers: dict[int, Any] = {}
+    while left:
+        inner = left.pop()
+        if isinstance(inner, str):
+            yield inner
+        if id(inner) in containers or not isinstance(inner, Mapping | list | tuple | set | frozenset):
+            continue
+        containers[id(inner)] = inner
+        if isinstance(inner, Mapping):
+            left.extend(inner.values())
+        else:
+            left.extend(inner)

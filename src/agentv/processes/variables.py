@@ -37,9 +37,19 @@ def state_variables(state: Mapping[str, Any] | None) -> dict[bytes, bytes]:
 
 def json_state(state: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the part of a state that is JSON. Values that are not are omitted, also inside mappings."""
-    # A copy: the user's code may add to a mapping at any time, in a thread of its own.
     found = {}
     for name, value in dict(state).items():
+        try:
+            found.update(_json_mapping({name: value}))
+        except RecursionError:
+            continue  # the value contains itself
+    return found
+
+
+def _json_mapping(values: Mapping[Any, Any]) -> dict[str, Any]:
+    # A copy: the user's code may add to a mapping at any time, in a thread of its own.
+    found = {}
+    for name, value in dict(values).items():
         plain = _json_value(value)
         if isinstance(name, str) and plain is not _OMIT:
             found[name] = plain
@@ -55,7 +65,7 @@ def _json_value(value: Any) -> Any:
             return value
         return _OMIT
     if isinstance(value, Mapping):
-        return json_state(value)
+        return _json_mapping(value)
     if isinstance(value, list | tuple):
         plain = [_json_value(inner) for inner in value]
         if _OMIT not in plain:
