@@ -50,6 +50,16 @@ def quote_text(text: str) -> str:
     return repr(text).replace("\\\\", "\\")
 
 
+def replace_surrogates(text: str) -> str:
+    """Return the text with `?` for lone surrogates, which UTF-8 cannot encode."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def has_surrogates(text: str) -> bool:
+    """Return whether the text has lone surrogates, which stand for undecodable bytes on the command line."""
+    return not text.isascii() and replace_surrogates(text) != text
+
+
 def timestamp_now() -> str:
     """Return the current time in ISO 8601, in UTC, with milliseconds."""
     now = datetime.now(UTC).isoformat("T", "milliseconds")

@@ -102,6 +102,7 @@ async def answer(eval_id):
         case "generator": raise GeneratorExit
         case "surrogate": return "hello \\udcff"
         case "surrogate-error": raise ValueError("\\udcff")
+        case "no-text": return ProviderResponse(text=None)
         case "bad-trace": return ProviderResponse(text="hello", trace=[{"type": "tool_call"}])
         case "deep":
             deep = []
@@ -116,14 +117,18 @@ async def answer(eval_id):
 def test_a_failing_case_never_affects_others(write: Write, flags: list[str]) -> None:
     write("agent.py", ODD)
     write("targets.yaml", "targets:\n  - {name: default, provider: python, function: 'agent.py:answer'}\n")
-    bad = ["cancel", "cancel-task", "exit", "interrupt", "generator", "surrogate", "surrogate-error", "bad-trace"]
-    path = write("a.jsonl", [a_case(name, evaluators=[HELLO]) for name in (*bad, "deep", "odd", "good", "last")])
+    bad = ["cancel", "cancel-task", "exit", "interrupt", "generator", "surrogate-error", "no-text", "bad-trace"]
+    path = write(
+        "a.jsonl", [a_case(name, evaluators=[HELLO]) for name in (*bad, "surrogate", "deep", "odd", "good", "last")]
+    )
     ran = run(path, "--out", "o.jsonl", *flags, expect=1)
     found = {result["eval_id"]: result for result in results_in("o.jsonl")}
-    assert len(found) == 12
+    assert len(found) == 13
     assert [found[name]["score"] for name in ("good", "last")] == [1.0, 1.0]
     assert all("error" in found[name] for name in bad)
-    assert "12 planned" in ran.stdout
+    assert found["no-text"]["error"] == "the function returned a ProviderResponse whose text is NoneType"
+    assert found["surrogate"]["candidate_answer"] == "hello ?"
+    assert "13 planned" in ran.stdout
     assert "not run" not in ran.stdout
 
 

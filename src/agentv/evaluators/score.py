@@ -13,7 +13,7 @@ from agentv.calls.target_version import TargetVersion
 from agentv.cases.digest import CaseDigests
 from agentv.errors import AgentvError, ConfigError, MachineError
 from agentv.evaluators.concurrent import run_together
-from agentv.evaluators.judging.reply import BadJudgement, OffScale, check_score, failed_score, replace_surrogates
+from agentv.evaluators.judging.reply import BadJudgement, OffScale, check_score, failed_score
 from agentv.files.fingerprint import DIGEST_FORMAT, digest
 from agentv.log import debug_lines
 from agentv.protocols import Evaluator, EvaluatorSettings, JudgeTarget
@@ -33,6 +33,7 @@ from agentv.records import (
     Verdict,
 )
 from agentv.scoring import SCORING, verdict_of
+from agentv.text import replace_surrogates
 
 evaluator_place: ContextVar[str] = ContextVar("evaluator_place", default="")
 """The position of the evaluator that is running in this task among the evaluators of its case."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+import msgspec
 from msgspec import Meta
 
 from agentv.errors import ConfigError, ProviderError, SettingError
@@ -18,6 +19,7 @@ from agentv.providers.trace_context import current_span
 from agentv.providers.tracebacks import explain_error
 from agentv.providers.user_functions import UserFunction, check_function, copy_mapping, load_function, path_or_none
 from agentv.records import ProviderRequest, ProviderResponse, TraceContext
+from agentv.text import has_surrogates, replace_surrogates
 
 PARAMETERS = (
     "question",
@@ -140,7 +142,11 @@ class PythonFunction:
                 may_pass=True,
                 details=explained.details,
             ) from error
-        return _response(answer)
+        response = _response(answer)
+        if not has_surrogates(response.text):
+            return response
+        # Half a surrogate pair, which remains of a text that was cut in a character, cannot be written to a file.
+        return msgspec.structs.replace(response, text=replace_surrogates(response.text))
 
     async def _call(
         self,
@@ -155,6 +161,8 @@ class PythonFunction:
 def _response(answer: Any) -> ProviderResponse:
     """Convert the return value of a function to a response. Raise `ProviderError` for any other type."""
     if isinstance(answer, ProviderResponse):
+        if not isinstance(answer.text, str):
+            raise ProviderError(f"the function returned a ProviderResponse whose text is {type(answer.text).__name__}")
         return checked_response(answer)
     if isinstance(answer, str):
         return ProviderResponse(text=answer)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from agentv.processes.threads import describe_error
 from agentv.redact import clean
+from agentv.text import replace_surrogates
 
 MAX_CHARACTERS = 20_000
 """The maximum length of a traceback. The middle of a longer one is omitted."""
@@ -46,7 +47,7 @@ def explain_error(error: BaseException) -> ExplainedError:
         return _explain(error)
     except Exception:
         # The exception cannot even be formatted.
-        return ExplainedError(_plain(describe_error(error)))
+        return ExplainedError(replace_surrogates(describe_error(error)))
 
 
 def _unwrapped(error: BaseException) -> BaseException:
@@ -62,7 +63,7 @@ def _unwrapped(error: BaseException) -> BaseException:
 def _explain(error: BaseException) -> ExplainedError:
     formatted = traceback.TracebackException.from_exception(error)
     frames = _keep_users_frames(formatted)
-    message = _plain(describe_error(error))
+    message = replace_surrogates(describe_error(error))
     if not frames:
         return ExplainedError(message)
     last = _last_users_frame(frames)
@@ -70,7 +71,7 @@ def _explain(error: BaseException) -> ExplainedError:
     details = "".join(formatted.format())
     return ExplainedError(
         message=f"{location}: {message}",
-        details=_truncate(_plain(details)),
+        details=_truncate(replace_surrogates(details)),
     )
 
 
@@ -130,11 +131,6 @@ def _short_path(path: str) -> str:
     if len(relative) < len(path):
         return relative
     return path
-
-
-def _plain(text: str) -> str:
-    """Return the text with `?` instead of lone surrogates, which UTF-8 cannot encode."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _truncate(text: str) -> str:

@@ -19,7 +19,7 @@ from agentv.protocols import Provider
 from agentv.records import Json, ProviderRequest, ProviderResponse, Score, Verdict
 from agentv.redact import clean
 from agentv.results.messages import SHORTENED, are_shortened
-from agentv.text import truncate
+from agentv.text import has_surrogates, replace_surrogates, truncate
 
 T = TypeVar("T")
 TRIES = 3
@@ -326,12 +326,7 @@ def _is_encodable(score: Score) -> bool:
         text = "".join((*score.hits, *score.misses, score.reasoning))
     except TypeError:  # not all of them are texts
         return False
-    return text.isascii() or replace_surrogates(text) == text
-
-
-def replace_surrogates(text: str) -> str:
-    """Return the text with `?` for lone surrogates, which UTF-8 cannot encode."""
-    return text.encode("utf-8", "replace").decode()
+    return not has_surrogates(text)
 
 
 def _make_encodable(score: Score, number: float) -> Score:
