@@ -156,6 +156,10 @@ def test_cases_without_evaluators_are_refused_for_that_reason_without_a_targets_
     assert refused([case(1)], evaluators=[judge]).startswith("no targets file found")
 
 
+CIRCULAR: dict[str, Any] = {}
+CIRCULAR["self"] = CIRCULAR
+
+
 @pytest.mark.parametrize(
     ("cases", "message"),
     [
@@ -182,6 +186,12 @@ def test_cases_without_evaluators_are_refused_for_that_reason_without_a_targets_
             [case(1, evaluators=[{"type": "latencey"}])],
             "cases[0]: case 'c1': evaluators[0]: unknown evaluator type 'latencey'\nhint: did you mean 'latency'?",
         ),
+        (
+            [case(1, input="half \ud83d")],
+            "cases[0]: input: cannot be written as JSON\nhint: it contains itself, or text",
+        ),
+        ([EvalCase(id="\ud83d", expected_outcome="x", input_messages=())], "cases[0]: id: cannot be written as JSON"),
+        ([case(1, metadata=CIRCULAR)], "cases[0]: metadata: cannot be written as JSON"),
         (7, "cases is an int\nhint: pass a list of mappings"),
     ],
 )

@@ -63,6 +63,7 @@ def test_a_run_stops_at_the_first_difference(
     ("code", "message"),
     [
         ("def cases(): yield 5", "cases_from: case 1 is not a mapping but int"),
+        ("def cases(): yield {'id': '\\ud800'}", "cases_from: case 1 cannot be written as JSON"),
         (
             "def cases(): raise ValueError('no data')",
             "cases_from: make.py:cases failed: make.py:1 in cases: ValueError: no data",

@@ -1,6 +1,7 @@
 """Names of runs: `--name`, and the commands that accept a name."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -85,3 +86,9 @@ def test_a_name_is_not_empty(project: Write) -> None:
     ran = agentv("eval", "a.jsonl", "--name", " ")
     assert ran.returncode == 2
     assert "error: --name is empty\n" in ran.stderr
+
+
+def test_a_name_is_valid_utf_8(project: Write) -> None:
+    ran = agentv("eval", "a.jsonl", "--name", os.fsdecode(b"\xff"))
+    assert ran.returncode == 2
+    assert "error: --name is not valid UTF-8\n" in ran.stderr

@@ -4,7 +4,7 @@ The function is called once to check its cases, and once to run them. The second
 first time by its hash, so that nothing runs that was not checked.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from inspect import isasyncgen, isawaitable
@@ -85,6 +85,11 @@ def generate(spec: str, folder: Path, ledger: Ledger | None) -> Iterator[Generat
     for value in _call(spec, function):
         number += 1
         written = json_mapping(value)
+        if written is None and isinstance(value, Mapping):
+            raise ConfigError(
+                f"case {number} cannot be written as JSON",
+                hint="it contains itself, or text with an unpaired surrogate (\\ud800 to \\udfff)",
+            )
         if written is None:
             raise ConfigError(
                 f"case {number} is not a mapping but {type(value).__name__}",

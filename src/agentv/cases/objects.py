@@ -21,6 +21,7 @@ from agentv.hook_settings import Hooks
 from agentv.log import ignore
 from agentv.records import CaseFile, EvalCase, Execution, Json, Problem
 from agentv.stats.metrics import MetricSpec
+from agentv.text import has_surrogates
 
 NO_FILE = Path("<cases>")
 """The path of cases without a file. Relative paths in them start in the current folder."""
@@ -84,9 +85,11 @@ class CaseObjects:
     def __init__(self, cases: Iterable[Any], dataset: str, settings_of: Callable[[Any], Any]):
         """`settings_of` turns an evaluator that is an object into settings, and returns anything else unchanged.
 
-        Raise `ConfigError` if `cases` is not an iterable of cases.
+        Raise `ConfigError` if `cases` is not an iterable of cases, or `dataset` cannot be written to a file.
         """
         _check_iterable(cases)
+        if has_surrogates(dataset):
+            raise ConfigError(f"dataset {dataset!r} contains an unpaired surrogate")
         self.is_list = isinstance(cases, list | tuple)
         self.is_streamed = False
         """Whether most cases are read while the run is under way. Otherwise all are known before it starts."""
@@ -190,6 +193,11 @@ class CaseObjects:
 
     def _cases_of(self, value: Any, index: int, report: Report) -> Iterable[EvalCase]:
         """Return the cases that an object describes: one, or the members of a family."""
+        field = _unwritable_field(value)
+        if field is not None:
+            message = f"cases[{index}]: {field}: cannot be written as JSON"
+            report(Problem(message=message, hint="it contains itself, or text with an unpaired surrogate"))
+            return []
         if isinstance(value, EvalCase):
             return [self._as_own(value, index)]
         if not isinstance(value, Mapping):
@@ -245,6 +253,38 @@ class CaseObjects:
         if isinstance(evaluators, list | tuple):
             return [self._settings_of(evaluator) for evaluator in evaluators]
         return evaluators
+
+
+def _unwritable_field(case: Any) -> str | None:
+    """Return the field of a case that no results file can contain, if there is one."""
+    fields: Mapping[str, Any] = {}
+    if isinstance(case, EvalCase):
+        fields = msgspec.structs.asdict(case)
+    elif isinstance(case, Mapping):
+        fields = dict(case)
+    if _is_writable(fields):
+        return None
+    for name, value in fields.items():
+        if not _is_writable(value):
+            return str(name)
+        if not _is_writable(name):
+            return repr(name)
+    return None
+
+
+def _is_writable(value: Any) -> bool:
+    """Return whether a value has no lone surrogate and does not contain itself. Its types are checked elsewhere."""
+    try:
+        msgspec.json.encode(value, enc_hook=_no_value)
+    except (UnicodeEncodeError, RecursionError):
+        return False
+    except (TypeError, ValueError):
+        return True
+    return True
+
+
+def _no_value(_other: object) -> None:
+    """Stand for a value that is not JSON, such as an evaluator function."""
 
 
 def without_file(problem: Problem) -> Problem:

@@ -6,6 +6,7 @@ from typing import Any
 from agentv.errors import ConfigError
 from agentv.option import OptionField
 from agentv.run.options import STDOUT, DryRunOptions, EvalOptions, OutputOptions, ReportOptions, option_fields
+from agentv.text import has_surrogates
 
 
 def check(options: EvalOptions) -> None:
@@ -78,6 +79,8 @@ def _dry_run_conflicts(mock: DryRunOptions) -> Iterator[str]:
 def _output_conflicts(output: OutputOptions, pages: ReportOptions) -> Iterator[str]:
     if output.name is not None and not output.name.strip():
         yield "--name is empty"
+    if output.name is not None and has_surrogates(output.name):
+        yield "--name is not valid UTF-8"
     if output.rerun_failed and not output.resume:
         yield "--failed needs --resume"
     if output.keep_stale and not output.resume:
