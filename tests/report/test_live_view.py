@@ -3,6 +3,7 @@
 import io
 import sys
 from collections.abc import Iterator
+from typing import TextIO, cast
 
 import pytest
 
@@ -128,6 +129,20 @@ def test_a_live_view_needs_a_terminal_that_can_show_it(monkeypatch: pytest.Monke
     assert isinstance(progress_for(Redactor(), Terminal("ascii")), PlainProgress)
     monkeypatch.setenv("TERM", "dumb")
     assert isinstance(progress_for(Redactor(), Terminal("utf-8")), PlainProgress)
+
+
+class OnlyWrites:
+    """What a program may replace stderr by, to copy it to a file."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+
+def test_a_stream_that_can_only_write_shows_plain_progress() -> None:
+    assert isinstance(progress_for(Redactor(), cast(TextIO, OnlyWrites())), PlainProgress)
 
 
 def test_messages_of_a_run_are_wrapped_and_cannot_control_the_terminal(shown: Shown) -> None:

@@ -308,8 +308,11 @@ def progress_for(clean: Redactor, stream: TextIO | None = None) -> CountingProgr
     stream = stream or sys.stderr
     if stream is None:  # a process may be started without stderr
         return CountingProgress(clean)
-    is_utf8 = (stream.encoding or "").lower().startswith("utf")
-    if stream.isatty() and is_utf8 and os.environ.get("TERM") not in DUMB_TERMINALS:
+    # A program may have replaced stderr by an object that can only write.
+    encoding = getattr(stream, "encoding", None) or ""
+    is_utf8 = encoding.lower().startswith("utf")
+    is_terminal = hasattr(stream, "fileno") and stream.isatty()
+    if is_terminal and is_utf8 and os.environ.get("TERM") not in DUMB_TERMINALS:
         return LiveProgress(clean, stream)
     return PlainProgress(clean, stream)
 
