@@ -233,7 +233,20 @@ def test_a_record_that_cannot_be_written_stops_the_run_before_it_starts(project:
     ran = agentv("eval", "x.jsonl", "--record", "/proc/record.json", "--out", "out.jsonl")
     assert ran.returncode == 2
     assert "/proc/record.json: cannot be written: " in ran.stderr
-    assert Path("out.jsonl").read_text() == ""
+    assert not Path("out.jsonl").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+@pytest.mark.parametrize("flags", [[], ["--resume", "--target", "b"]])
+def test_a_record_that_cannot_be_written_leaves_results_as_they_were(project: Write, flags: list[str]) -> None:
+    evaluate("x.jsonl", "--out", "out.jsonl")
+    earlier = Path("out.jsonl").read_bytes()
+
+    ran = agentv("eval", "x.jsonl", "--record", "/dev/full", "--out", "out.jsonl", *flags)
+
+    assert ran.returncode == 2
+    assert Path("out.jsonl").read_bytes() == earlier
+    assert not list(Path().glob("out.jsonl.*"))
 
 
 def test_a_state_folder_holds_everything_that_agentv_writes(

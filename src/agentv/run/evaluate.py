@@ -4,12 +4,13 @@ The command line, `agentv.evaluate` and everything else that runs evaluations ca
 what the run needs, and keeps all results when the run is stopped.
 """
 
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from typing import NamedTuple
 
 from agentv.cases.objects import without_file
 from agentv.cases.unknown_fields import as_ignored
+from agentv.errors import AgentvError
 from agentv.evaluators.build import EvaluatorBuilder
 from agentv.log import ignore, reworded, warn
 from agentv.protocols import ResultSink
@@ -66,7 +67,8 @@ async def evaluate(options: EvalOptions, sink: ResultSink | None, progress: Prog
         executor = await stack.enter_async_context(choice.executor(options, plan, targets))
         run, summary, output = _open_run(opening, options, extensions, sink)
         ending = await _prepare(run, summary, output)
-        log = start_record(options, plan, output, run_id, git)
+        with _restored_on_failure(output):
+            log = start_record(options, plan, output, run_id, git)
         if ending.how in (RunEnd.COMPLETED, RunEnd.CASES_FAILED):  # the cases before the failure are run
             with mark_cancelled(log, run.plan, summary), catch_end(run, summary) as ending:
                 await executor.run_jobs(run)
@@ -151,8 +153,18 @@ async def _prepare(run: Run, summary: Summary, output: RunOutput) -> Ending:
     if ending.error is not None:
         output.undo()
         raise ending.error
-    output.keep()
     return ending
+
+
+@contextmanager
+def _restored_on_failure(output: RunOutput) -> Iterator[None]:
+    """Restore the results file if the block raises: the run has not started. Keep the new one otherwise."""
+    try:
+        yield
+    except AgentvError:
+        output.undo()
+        raise
+    output.keep()
 
 
 def _report_arrivals(plan: Plan, summary: Summary) -> None:
