@@ -249,6 +249,20 @@ def test_a_record_that_cannot_be_written_leaves_results_as_they_were(project: Wr
     assert not list(Path().glob("out.jsonl.*"))
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+def test_output_that_a_full_disk_cuts_off_is_a_warning(project: Write) -> None:
+    evaluate("x.jsonl", "--out", "out.jsonl")
+    with open("/dev/full", "wb") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "agentv", "show", "out.jsonl"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert ran.stderr == "warning: the output is incomplete: No space left on device\n"
+
+
 def test_a_state_folder_holds_everything_that_agentv_writes(
     project: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

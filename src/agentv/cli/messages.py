@@ -1,6 +1,7 @@
 """Print the output of commands: data to stdout, everything else to stderr. Secrets are masked in both."""
 
 import contextlib
+import errno
 import logging
 import os
 import sys
@@ -20,6 +21,9 @@ from agentv.records import Problem
 from agentv.redact import clean
 from agentv.report.layout import terminal_width, wrap
 from agentv.text import short_path
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""The errors of a file on a disk that is full."""
 
 
 class _StderrHandler(logging.Handler):
@@ -99,7 +103,9 @@ def print_lines(lines: Iterable[str], *, err: bool = False) -> None:
             click.echo(clean(line), err=err)
             if sys.stdout is not None:
                 sys.stdout.flush()
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno in FULL and not err:
+                print_message(f"warning: the output is incomplete: {error.strerror}")
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 _discard_stdout()
 
