@@ -96,3 +96,20 @@ def test_any_bytes_are_accepted_in_paths(write: Write) -> None:
     assert (result["dataset"], result["file"]) == ("e\\udcfe", "e\\udcfe.jsonl")
     assert "1 already done" in evaluate(evals, "--resume").stderr
     assert "e\\udcfe.jsonl:1" in agentv("show").stdout
+
+
+def test_a_project_in_a_folder_that_is_not_utf8(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / os.fsdecode(b"p\xff")
+    write("p/agent.py", "def answer(question):\n    return 'hello'\n")
+    write("p/targets.yaml", "targets:\n- {name: default, provider: python, function: 'agent.py:answer'}\n")
+    attached = [{"role": "user", "content": [{"type": "file", "value": "notes.txt"}]}]
+    write("p/a.jsonl", [a_case("a", evaluators=[HELLO], input_messages=attached)])
+    write("p/notes.txt", "Notes")
+    (tmp_path / "p").rename(folder)
+    (folder / "a.jsonl").rename(folder / os.fsdecode(b"a\xfe.jsonl"))
+    monkeypatch.chdir(folder)
+
+    assert "1 scored" in evaluate(".", "--cache").stdout
+    assert "1 answer served from the cache" in evaluate(".", "--cache").stderr
+    assert "1 already done" in evaluate(".", "--resume").stdout
+    assert "hello" in agentv("show").stdout

@@ -13,6 +13,7 @@ from agentv.files.encode import to_sorted_json
 from agentv.files.trees import tree_digest
 from agentv.providers.settings import RetrySettings, TargetSettings
 from agentv.records import ProviderRequest
+from agentv.text import path_text
 
 FILE_FIELDS = ("input_files", "guideline_files", "media")
 NOT_SENT = (*FILE_FIELDS, "dataset", "workspace", "telemetry", "fence", "question_with_guidelines", "state")
@@ -35,7 +36,7 @@ def cache_key(target: Any, request: ProviderRequest) -> str:
     files = []
     for path in (*request.input_files, *request.guideline_files):
         content = _file_hash(path)
-        files.append((path.name, content))
+        files.append((path_text(path.name), content))
     encoded = to_sorted_json([target, fields, files])
     if request.fence:
         # The fence is random and differs in every call.
@@ -62,7 +63,7 @@ def target_key(
     if settings.reads_files:
         for work_folder in work_folders(fields, folder):
             trees.append(tree_digest(work_folder))
-    return [fields, str(folder), covered, trees]
+    return [fields, path_text(folder), covered, trees]
 
 
 def _file_hash(path: Path) -> str:

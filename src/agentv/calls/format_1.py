@@ -14,6 +14,7 @@ from agentv.files.fingerprint import digest
 from agentv.files.trees import tree_digest
 from agentv.providers.settings import RetrySettings, TargetSettings, cache_key_fields
 from agentv.providers.workspaces.settings import WorkspaceSettings
+from agentv.text import path_text
 from agentv.versions.commands import SOURCES
 
 REQUEST_FIELDS = ("eval_id", "question", "guidelines", "chat_prompt", "attempt", "trial", "response_schema")
@@ -50,7 +51,7 @@ def target_key_1(
     if settings.reads_files:
         for work_folder in folders:
             hashes.append(tree_digest(work_folder))
-    return [fields, str(folder), hashes]
+    return [fields, path_text(folder), hashes]
 
 
 def target_version_1(

@@ -22,6 +22,7 @@ from agentv.providers.settings import RetrySettings, TargetSettings, cache_key_f
 from agentv.providers.user_functions import function_file
 from agentv.providers.workspaces.settings import WorkspaceSettings
 from agentv.records import Problem
+from agentv.text import path_text
 from agentv.versions.commands import command_files, file_hash
 from agentv.versions.python_files import parse_source, python_files
 
@@ -101,8 +102,8 @@ def _shown(path: Path, root: Path) -> str:
     """Return a path for display: relative to the project if it is inside."""
     real_root = root.resolve()
     if path.is_relative_to(real_root):
-        return str(path.relative_to(real_root))
-    return str(path)
+        return path_text(path.relative_to(real_root))
+    return path_text(path)
 
 
 def _local_files(

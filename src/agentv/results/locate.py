@@ -78,8 +78,9 @@ def results_path(record: RunRecord) -> Path | None:
     if not record.results or record.results == "-":
         return None
     path = path_of_text(record.results)
-    if record.cwd and Path(record.cwd) != Path.cwd():
-        return Path(record.cwd) / path
+    folder = path_of_text(record.cwd)
+    if record.cwd and folder != Path.cwd():
+        return folder / path
     return path
 
 

@@ -23,7 +23,7 @@ from agentv.records import Problem
 from agentv.redact import Redactor
 from agentv.results.git_state import Commit
 from agentv.stats.metrics import MetricValue
-from agentv.text import timestamp_now
+from agentv.text import path_text, timestamp_now
 
 LABELS = Path(".agentv/labels.jsonl")
 """The human labels of a project. Declared here because commands check for it before they import its reader."""
@@ -199,7 +199,7 @@ def new_record(run_id: str, command: tuple[str, ...], **fields: Any) -> RunRecor
         status="running",
         command=command,
         started=timestamp_now(),
-        cwd=os.getcwd(),
+        cwd=path_text(os.getcwd()),
         user=_user_name(),
         host=platform.node(),
         agentv=__version__,

@@ -129,7 +129,7 @@ def newest_results(runs: Path, plan: Plan) -> Path | None:
 
 def _recorded_files(record: RunRecord) -> set[str]:
     """Return the real paths of the eval files of an earlier run."""
-    folder = Path(record.cwd)
+    folder = path_of_text(record.cwd)
     return {os.path.realpath(folder / path_of_text(file.get("path", ""))) for file in record.eval_files}
 
 
