@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +64,16 @@ def test_a_bug_shows_its_traceback_only_when_verbose(write: Write) -> None:
         assert run.returncode != 0
         assert ("Traceback" in run.stderr) is shown
         assert "ZeroDivisionError" in run.stderr
+
+
+def test_a_current_folder_that_was_removed_is_named(write: Write, tmp_path: Path) -> None:
+    path = write("evals/a.yaml", "evalcases: [{id: a, outcome: x, input: y}]\n")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    line = f'cd "{gone}" && rmdir "{gone}" && exec "$0" -m agentv eval "{path.absolute()}"'
+    ran = subprocess.run(["/bin/sh", "-c", line, sys.executable], capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert ran.stderr == "error: the current folder was removed: change to another one\n"
 
 
 def test_the_public_names() -> None:

@@ -85,6 +85,13 @@ def test_running_out_of_resources_is_a_machine_failure(project: Write) -> None:
     assert [result["verdict"] for result in results("r.jsonl")] == ["pass"] * 3
 
 
+@pytest.mark.parametrize("files", range(6, 14))
+def test_a_limit_that_is_too_low_for_agentv_is_no_internal_error(project: Write, files: int) -> None:
+    ran = with_limits(f"ulimit -n {files}", "a.jsonl", "--limit", "3", "--out", "r.jsonl")
+    assert ran.returncode in (0, 1, 2)
+    assert "internal error" not in ran.stderr
+
+
 def test_machine_failures_do_not_count_for_max_errors(project: Write) -> None:
     ran = with_limits("ulimit -n 14", "a.jsonl", "--limit", "3", "--max-errors", "1", "--out", "r.jsonl")
     assert "3 planned = 3 machine failures" in ran.stdout

@@ -155,13 +155,25 @@ def run() -> None:
     except OSError as error:
         from agentv.cli.messages import print_message
 
-        print_message(f"error: {error}")
+        print_message(f"error: {_os_error_text(error)}")
         sys.exit(2)
     except Exception as error:
         from agentv.cli.messages import print_error
 
         print_error(InternalError(error))
         sys.exit(INTERNAL_ERROR)
+
+
+def _os_error_text(error: OSError) -> str:
+    """Return the text of an error of the operating system that no command explains."""
+    if error.filename is None and isinstance(error, FileNotFoundError):
+        try:
+            os.getcwd()
+        except FileNotFoundError:
+            return "the current folder was removed: change to another one"
+    if error.filename is None and error.strerror:
+        return error.strerror
+    return str(error)
 
 
 def _print_click_error(error: click.ClickException) -> None:

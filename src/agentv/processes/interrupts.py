@@ -140,7 +140,11 @@ def _wake_up(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
         return
     import socket
 
-    read_end, write_end = socket.socketpair()
+    try:
+        read_end, write_end = socket.socketpair()
+    except OSError:  # the process has no file descriptor left: the wait ends at the next event
+        yield
+        return
     with read_end, write_end:
         read_end.setblocking(False)
         write_end.setblocking(False)
