@@ -381,3 +381,25 @@ def test_negative_figures_are_rejected_with_a_note(name: str) -> None:
     else:
         assert getattr(response, name) is None
     assert response.note == f'slow; rejected figures (1), such as {{"{name}":-1}}'
+
+
+def test_results_of_calls_whose_ids_are_reused_in_each_turn() -> None:
+    turns = []
+    for tool, output in (("a", "one"), ("b", "two")):
+        turns += [
+            {"role": "assistant", "tool_calls": [{"tool": tool, "id": "call_0"}]},
+            {"role": "tool", "tool_call_id": "call_0", "content": output},
+        ]
+    response = read(*turns)
+    calls = [call for message in response.output_messages or () for call in message.tool_calls or ()]
+    assert [(call.tool, call.output) for call in calls] == [("a", "one"), ("b", "two")]
+
+
+def test_a_result_that_comes_before_its_call_is_kept() -> None:
+    response = read(
+        {"role": "tool", "tool_call_id": "c1", "content": "one"},
+        {"role": "assistant", "tool_calls": [{"tool": "a", "id": "c1"}]},
+    )
+    assert response.output_messages is not None
+    calls = response.output_messages[1].tool_calls or ()
+    assert [call.output for call in calls] == ["one"]

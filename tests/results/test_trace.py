@@ -40,3 +40,17 @@ def test_durations_come_from_a_call_or_from_two_timestamps() -> None:
         TraceEvent(type="tool_result", id="t2", timestamp=END),
     ]
     assert summarize_trace(trace, ANSWER).tool_durations == {"Bash": [7, 1500.0]}
+
+
+def test_calls_whose_ids_are_reused_in_each_turn_are_told_apart() -> None:
+    failed = {"is_error": True}
+    times = [f"2026-11-17T05:32:4{second}.000Z" for second in (0, 1, 5, 7)]
+    trace = [
+        TraceEvent(type="tool_call", name="a", id="call_0", timestamp=times[0]),
+        TraceEvent(type="tool_result", id="call_0", timestamp=times[1], metadata=failed),
+        TraceEvent(type="tool_call", name="b", id="call_0", timestamp=times[2], metadata=failed),
+        TraceEvent(type="tool_result", id="call_0", timestamp=times[3], metadata=failed),
+    ]
+    summary = summarize_trace(trace, ANSWER)
+    assert summary.tool_durations == {"a": [1000.0], "b": [2000.0]}
+    assert summary.error_count == 2

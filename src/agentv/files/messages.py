@@ -84,18 +84,26 @@ def read_case_messages(raw: Any) -> tuple[Message, ...] | str:
     return messages
 
 
+_CallPosition = tuple[int, int]
+"""The number of a message, and the number of a tool call in it."""
+
+
 class _Reader:
     """Reads messages one by one, and adds the results of tools to their calls at the end."""
 
     def __init__(self, dropped: DroppedParts):
         self._dropped = dropped
         self._messages: list[Message] = []
-        self._results: list[ToolResult] = []
+        self._last_calls: dict[str, _CallPosition] = {}
+        """The last call with each id. Some servers use the same ids in each turn."""
+        self._results: dict[_CallPosition, ToolResult] = {}
+        self._unmatched: list[ToolResult] = []
+        """The results without an id, and those that come before their calls."""
 
     def add(self, raw: Any) -> None:
         """Add a message, or an item of the Responses API that is a message, a tool call or the result of a tool."""
         if isinstance(raw, Message):
-            self._messages.append(raw)
+            self._append(raw)
             return
         entry = plain_mapping(raw)
         if entry is None:
@@ -119,7 +127,7 @@ class _Reader:
             return False
         calls = read_calls([entry], self._dropped)
         if calls:
-            self._messages.append(Message(role="assistant", tool_calls=tuple(calls)))
+            self._append(Message(role="assistant", tool_calls=tuple(calls)))
         return True
 
     def _add_message(self, entry: Entry) -> None:
@@ -154,6 +162,12 @@ class _Reader:
             name=name,
             tool_calls=tool_calls,
         )
+        self._append(message)
+
+    def _append(self, message: Message) -> None:
+        for number, call in enumerate(message.tool_calls or ()):
+            if call.id:
+                self._last_calls[call.id] = (len(self._messages), number)
         self._messages.append(message)
 
     def _add_tool_message(self, entry: Entry, content: Content) -> None:
@@ -171,7 +185,11 @@ class _Reader:
             content = to_json(content).decode()
         message = Message(role="tool", content=content, name=result.name)
         self._messages.append(message)
-        self._results.append(result)
+        position = self._last_calls.get(result.id or "")
+        if position is None:
+            self._unmatched.append(result)
+        else:
+            self._results[position] = result
 
     def add_result(self, entry: Entry) -> None:
         """Add the result of a tool that is a part of a message."""
@@ -179,21 +197,21 @@ class _Reader:
 
     def finish(self) -> tuple[Message, ...]:
         """Return all messages, each call with its result."""
-        if not self._results:
+        if not self._results and not self._unmatched:
             return tuple(self._messages)
-        by_id = {result.id: result for result in self._results if result.id is not None}
+        by_id = {result.id: result for result in self._unmatched if result.id is not None}
         by_name: dict[str, list[ToolResult]] = {}
-        for result in self._results:
+        for result in self._unmatched:
             if result.id is None and result.name is not None:
                 by_name.setdefault(result.name, []).append(result)
         messages = []
-        for message in self._messages:
+        for message_number, message in enumerate(self._messages):
             if not message.tool_calls:
                 messages.append(message)
                 continue
             calls = []
-            for call in message.tool_calls:
-                matching = by_id.get(call.id or "")
+            for number, call in enumerate(message.tool_calls):
+                matching = self._results.get((message_number, number)) or by_id.get(call.id or "")
                 if matching is None and by_name.get(call.tool):
                     matching = by_name[call.tool].pop(0)
                 if matching is None or call.output is not None:

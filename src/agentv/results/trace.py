@@ -58,12 +58,16 @@ def summarize_trace(
 def _count_errors(trace: Sequence[TraceEvent]) -> int:
     """Return the number of error events and failed tools. A call and its result, with the same id, count once."""
     errors = 0
-    failed_tools: set[str | int] = set()
+    last_calls: dict[str, int] = {}
+    """The number of the last call with each id. Some servers use the same ids in each turn."""
+    failed_tools: set[int] = set()
     for number, event in enumerate(trace):
+        if event.type == "tool_call" and event.id:
+            last_calls[event.id] = number
         if event.type == "error":
             errors += 1
         elif _metadata(event).get("is_error") is True:
-            failed_tools.add(event.id or number)
+            failed_tools.add(last_calls.get(event.id or "", number))
     return errors + len(failed_tools)
 
 
@@ -73,29 +77,22 @@ def _durations(trace: Sequence[TraceEvent]) -> dict[str, list[float]]:
     A duration is the `duration_ms` in the metadata of a call, or the time between a call and the result with its id.
     """
     found: dict[str, list[float]] = {}
-    timed_calls: dict[str, TraceEvent] = {}
+    open_calls: dict[str, TraceEvent] = {}
     for event in trace:
-        if event.type != "tool_call":
-            continue
-        took = _metadata(event).get("duration_ms")
-        if isinstance(took, int | float) and not isinstance(took, bool):
-            name = event.name or "unknown"
-            durations = found.setdefault(name, [])
-            durations.append(took)
-        elif event.id and event.timestamp:
-            timed_calls[event.id] = event
-
-    for event in trace:
-        if event.type != "tool_result":
-            continue
-        call = timed_calls.get(event.id or "")
-        if call is None:
-            continue
-        took = milliseconds_between(call.timestamp, event.timestamp)
+        name = event.name or "unknown"
+        took = None
+        if event.type == "tool_call":
+            took = _metadata(event).get("duration_ms")
+            if isinstance(took, bool) or not isinstance(took, int | float):
+                took = None
+                open_calls[event.id or ""] = event
+        elif event.type == "tool_result" and event.id:
+            call = open_calls.pop(event.id, None)
+            if call is not None:
+                name = call.name or "unknown"
+                took = milliseconds_between(call.timestamp, event.timestamp)
         if took is not None:
-            name = call.name or "unknown"
-            durations = found.setdefault(name, [])
-            durations.append(took)
+            found.setdefault(name, []).append(took)
     ordered = sorted(found.items())
     return dict(ordered)
 
