@@ -66,6 +66,12 @@ def test_no_cases_in_yaml(write: Write) -> None:
     assert told(write("d.yaml", "- id: a"))[0] == "the file must contain a mapping"
 
 
+@pytest.mark.parametrize("field", ["evaluators", "input_messages"])
+def test_an_object_in_place_of_a_list(write: Write, field: str) -> None:
+    message, _, _, hint = told(write("a.jsonl", [a_case("a", **{field: {"type": "contains"}})]))
+    assert (message, hint) == (f"{field}: expected an array, got an object", "put it in a list: [{…}]")
+
+
 def test_a_targets_file_in_place_of_an_eval_file(write: Write) -> None:
     path = write("targets.yaml", "targets: [{name: default, provider: mock, response: hello}]")
     message, _, _, hint = told(path)

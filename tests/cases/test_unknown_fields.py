@@ -37,6 +37,9 @@ def unknown(path: Path) -> list[Problem]:
         ("executon", "unknown field", "did you mean 'execution'?"),
         ("target", "unknown field", "move it to 'execution:', for example 'execution: {target: …}'"),
         ("hooks", "unknown field", METADATA),
+        ("question", "unknown field", "did you mean 'input'?"),
+        ("ideal", "unknown field", "did you mean 'expected_output'?"),
+        ("assert", "unknown field", "did you mean 'evaluators'?"),
     ],
 )
 def test_an_unknown_field_of_a_case(write: Write, name: str, key: str, message: str, hint: str) -> None:

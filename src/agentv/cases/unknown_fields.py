@@ -21,6 +21,20 @@ MAX_NAMES = 20
 MIN_PREFIX = 4
 """Minimum length of an abbreviation that is recognized: `exec` is taken for `execution`."""
 
+OTHER_NAMES = {
+    "question": "input",
+    "prompt": "input",
+    "query": "input",
+    "expected": "expected_output",
+    "answer": "expected_output",
+    "ideal": "expected_output",
+    "expected_answer": "expected_output",
+    "reference_answer": "expected_output",
+    "assert": "evaluators",
+    "scorers": "evaluators",
+}
+"""Names that other tools, and tables of questions, use for fields of a case."""
+
 
 @dataclass
 class _Found:
@@ -114,6 +128,8 @@ def _explain(steps: Steps, type_: type) -> Misfit:
         hint = f"did you mean {close!r}?"
     elif name in field_names(Execution):
         hint = f"move it to 'execution:', for example 'execution: {{{name}: …}}'"
+    elif type_ is CaseRecord and name in OTHER_NAMES and not is_inner:
+        hint = f"did you mean {OTHER_NAMES[name]!r}?"
     elif type_ is CaseRecord and not is_inner:
         hint = "put custom data under 'metadata', which is copied to the result"
     return Misfit(steps, "unknown field", hint)

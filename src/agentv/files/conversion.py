@@ -268,6 +268,8 @@ def _wrong_kind(
     hint = ""
     if "a string" in wanted and isinstance(value, bool | int | float):
         hint = "quote it"
+    if wanted == "an array" and isinstance(value, dict):
+        hint = "put it in a list: [{…}]"
     return Misfit(steps, f"expected {wanted}, got {_kind(value)}", hint)
 
 
