@@ -19,7 +19,7 @@ from agentv.report.page.write import PageOptions, write_report
 from agentv.results.formats import YAML
 from tests.kits.browser import require_chromium
 from tests.kits.pages import a_result, a_run, a_trace, an_error, meta_of, save_results
-from tests.kits.project import PRINT_PEAK_KB, Write, agentv
+from tests.kits.project import PRINT_PEAK_KB, Write, a_case, agentv
 
 ASSETS = Path(__file__).parent.parent.parent / "src" / "agentv" / "report" / "page" / "assets"
 MODULES = module_names(ENTRY, asset)
@@ -401,3 +401,22 @@ def test_without_a_browser_its_tests_are_skipped_and_fail_in_ci(
     expected = pytest.fail.Exception if outcome == "failed" else pytest.skip.Exception
     with pytest.raises(expected, match="no Chromium: install it"):
         require_chromium()
+
+
+def test_a_comparison_says_whether_anything_has_changed(write: Write) -> None:
+    write("agent.py", "def answer(question): return 'hello'\n")
+    write("targets.yaml", "targets: [{name: default, provider: python, function: 'agent.py:answer'}]\n")
+    write("cases.jsonl", [a_case("a", evaluators=[{"type": "contains", "value": "hello"}])])
+    for name in ("a", "b"):
+        assert agentv("eval", "cases.jsonl", "--out", f"{name}.jsonl").returncode == 0
+    report("a.jsonl", "b.jsonl", "--out", "same.html")
+    unchanged = meta_of("same.html")["comparison"]["notes"]
+    assert unchanged[0] == "No changes: same target, same cases, same evaluators, same judge."
+    write("agent.py", "def answer(question): return 'hello there'\n")
+    assert agentv("eval", "cases.jsonl", "--out", "c.jsonl").returncode == 0
+    report("a.jsonl", "c.jsonl", "--out", "changed.html")
+    changed = meta_of("changed.html")["comparison"]["notes"]
+    assert changed[:2] == [
+        "Target 'default' has changed between the runs.",
+        "No other changes: same cases, same evaluators, same judge.",
+    ]

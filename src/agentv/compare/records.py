@@ -199,6 +199,7 @@ class Changed(Fields, frozen=True, kw_only=True):
     batch: int = 0
     """Pairs with only one answer that came through a vendor's batch API."""
     target: int = 0
+    """Pairs with answers of different targets, or of different versions of a target."""
     targets: tuple[str, ...] = ()
     """The names of targets whose version is different in the second file."""
     mixed: int = 0

@@ -145,6 +145,8 @@ def _change_notes(comparison: Comparison) -> Iterator[str]:
         yield f"Other changes are unknown for {cases}: the results have no digests."
     elif changed.formats:
         yield f"{describe_formats(changed)}."
+    elif not changes and not changed.target:
+        yield "No changes: same target, same cases, same evaluators, same judge."
     elif not changes:
         yield "No other changes: same cases, same evaluators, same judge."
 
