@@ -216,6 +216,11 @@ def test_groups_by_a_key_of_the_metadata(write: Write) -> None:
     table = agentv("compare", "a.jsonl", "b.jsonl", "--by", "topic", "--format", "table").stdout
     assert "Holm over 3 groups of topic: geo, math significant" in table
     assert "note: no result has 'topik' (did you mean 'topic'?)\n" in told("--by", "topik")
+    for form in ("table", "markdown"):
+        misspelt = agentv("compare", "a.jsonl", "b.jsonl", "--by", "topik", "--format", form).stdout
+        assert "no result has 'topik'" in misspelt
+        assert "p (Holm)" not in misspelt
+        assert "Holm over" not in misspelt
 
 
 def test_crossed_groups(write: Write) -> None:

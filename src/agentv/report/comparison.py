@@ -283,8 +283,15 @@ def extra_lines(comparison: Comparison, width: int | None = None) -> Iterator[st
     yield from map(printable, note_lines(comparison))
     yield from _cost_lines(comparison, width)
     yield from _metric_lines(comparison, width)
-    for kind, parts in comparison.by.items():
+    for kind, parts in shown_groups(comparison):
         yield from _align(part_rows(kind, parts), width)
+
+
+def shown_groups(comparison: Comparison) -> Iterator[tuple[str, Sequence[Part]]]:
+    """Yield the groups of each key. There are none for a key that no result has, which a note reports."""
+    for kind, parts in comparison.by.items():
+        if parts:
+            yield kind, parts
 
 
 def matrix_rows(comparisons: Sequence[Comparison]) -> Iterator[Row]:
@@ -359,7 +366,7 @@ def detail_lines(comparison: Comparison, width: int | None = None) -> Iterator[s
     yield from _optional(labels_line(comparison))
     yield from _cost_lines(comparison, width)
     yield from _metric_lines(comparison, width)
-    for kind, parts in comparison.by.items():
+    for kind, parts in shown_groups(comparison):
         yield ""
         yield from _align(part_rows(kind, parts), width)
         yield ""
@@ -496,7 +503,7 @@ def _reasons(comparison: Comparison) -> Iterator[str]:
     """Yield what the verdict is based on."""
     yield "primary metric: score"
     yield f"margin {comparison.statistics.margin:g}"
-    for kind, parts in comparison.by.items():
+    for kind, parts in shown_groups(comparison):
         significant = []
         for part in parts:
             if part.p_holm is not None and part.p_holm < LEVEL:

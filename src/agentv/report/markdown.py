@@ -20,6 +20,7 @@ from agentv.report.comparison import (
     note_lines,
     part_rows,
     price_line,
+    shown_groups,
 )
 
 _SPECIAL = "\\`*_[]<>#|!&@~"
@@ -66,7 +67,7 @@ def _comparison_lines(comparison: Comparison) -> Iterator[str]:
     if comparison.metrics:
         yield from _table(metric_rows(comparison.metrics))
         yield ""
-    for kind, parts in comparison.by.items():
+    for kind, parts in shown_groups(comparison):
         yield from _table(part_rows(kind, parts))
         yield ""
     points = list(_points(comparison))
