@@ -89,7 +89,8 @@ def _check_readable(pattern: str) -> None:
     head, name = os.path.split(pattern)
     while name:
         if has_magic(name):
-            for folder in iglob(head or os.curdir, recursive=True):
+            # Not lazily: an error would leave the iterator, and the folder that it lists, open.
+            for folder in list(iglob(head or os.curdir, recursive=True)):
                 if os.path.isdir(folder):
                     _list_folder(folder)
         head, name = os.path.split(head)
