@@ -132,6 +132,26 @@ def test_a_failing_case_never_affects_others(write: Write, flags: list[str]) -> 
     assert "not run" not in ran.stdout
 
 
+def test_a_secret_of_several_lines_is_masked_in_a_group_of_exceptions(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIGNING_KEY", "first line of the key\nsecond line of the key")
+    write(
+        "agent.py",
+        "import os\n"
+        "def answer():\n"
+        "    key = os.environ['SIGNING_KEY']\n"
+        "    error = ValueError(key)\n"
+        "    error.add_note(key)\n"
+        "    raise ExceptionGroup(key, [error])\n",
+    )
+    write("targets.yaml", "targets:\n  - {name: default, provider: python, function: 'agent.py:answer'}\n")
+    ran = run(write("a.jsonl", [a_case(evaluators=[HELLO])]), "--out", "o.jsonl", expect=1)
+    (result,) = results_in("o.jsonl")
+    assert "ValueError: ***" in result["error_details"]
+    assert "line of the key" not in Path("o.jsonl").read_text() + ran.stdout + ran.stderr
+
+
 def test_a_module_that_exits_is_an_error(write: Write) -> None:
     write("agent.py", "import sys\nsys.exit(0)\n")
     write("targets.yaml", "targets:\n  - {name: default, provider: python, function: 'agent.py:answer'}\n")

@@ -62,6 +62,7 @@ def _unwrapped(error: BaseException) -> BaseException:
 
 def _explain(error: BaseException) -> ExplainedError:
     formatted = traceback.TracebackException.from_exception(error)
+    _mask_messages(formatted)
     frames = _keep_users_frames(formatted)
     message = replace_surrogates(describe_error(error))
     if not frames:
@@ -89,11 +90,28 @@ def _keep_users_frames(formatted: traceback.TracebackException) -> list[tracebac
     while frames and _is_asyncio(frames[0]):
         del frames[0]
     formatted.stack = traceback.StackSummary.from_list([_with_short_path(frame) for frame in frames])
-    group = getattr(formatted, "exceptions", None) or ()
-    for other in (formatted.__cause__, formatted.__context__, *group):
-        if other is not None:
-            _keep_users_frames(other)
+    for other in _others(formatted):
+        _keep_users_frames(other)
     return frames
+
+
+def _others(formatted: traceback.TracebackException) -> list[traceback.TracebackException]:
+    """Return the causes of an exception and the members of a group."""
+    group = getattr(formatted, "exceptions", None) or ()
+    others = (formatted.__cause__, formatted.__context__, *group)
+    return [other for other in others if other is not None]
+
+
+def _mask_messages(formatted: traceback.TracebackException) -> None:
+    """Mask secrets before the lines of messages are indented, as in a group: one of several lines is not recognized."""
+    message = getattr(formatted, "_str", None)
+    if isinstance(message, str):
+        formatted._str = clean(message)  # type: ignore[attr-defined]
+    notes = getattr(formatted, "__notes__", None)
+    if isinstance(notes, list):
+        formatted.__notes__ = [clean(note) if isinstance(note, str) else note for note in notes]
+    for other in _others(formatted):
+        _mask_messages(other)
 
 
 def _with_short_path(frame: traceback.FrameSummary) -> traceback.FrameSummary:
