@@ -1,15 +1,18 @@
 """Functions as targets: on the command line, and from Python."""
 
 import asyncio
+import datetime
 import functools
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
 from agentv import AgentvError, ProviderRequest, ProviderResponse, evaluate
 from agentv.errors import ConfigError, ProviderError
 from agentv.providers.python import PythonFunction
+from agentv.records import TokenUsage
 from tests.kits.project import Write, a_case
 from tests.kits.runs import HELLO
 from tests.kits.runs import evaluate as run
@@ -150,6 +153,22 @@ def test_a_secret_of_several_lines_is_masked_in_a_group_of_exceptions(
     (result,) = results_in("o.jsonl")
     assert "ValueError: ***" in result["error_details"]
     assert "line of the key" not in Path("o.jsonl").read_text() + ran.stdout + ran.stderr
+
+
+class Timestamp(datetime.datetime):
+    """A date as pandas represents it."""
+
+
+def test_figures_and_metadata_may_be_objects_of_numpy_and_pandas() -> None:
+    usage = {"input": numpy.int64(3), "output": numpy.int32(4)}
+    metadata = {"at": Timestamp(2026, 1, 2), "scores": numpy.array([1, 2])}
+    response = answer(
+        lambda: {"text": "", "cost_usd": numpy.float64(0.5), "token_usage": usage, "metadata": metadata},
+    )
+    assert response.cost_usd == 0.5
+    assert response.token_usage == TokenUsage(input=3, output=4)
+    assert response.metadata == {"at": "2026-01-02T00:00:00", "scores": [1, 2]}
+    assert response.dropped is None
 
 
 def test_a_module_that_exits_is_an_error(write: Write) -> None:

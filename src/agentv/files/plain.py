@@ -1,6 +1,7 @@
 """Convert the objects of other libraries to plain mappings and JSON values."""
 
 import dataclasses
+import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
@@ -66,6 +67,8 @@ def _plain(value: Any) -> Any:
     to_list = getattr(value, "tolist", None)
     if callable(to_list):
         return to_list()
+    if isinstance(value, datetime.date):  # a subclass, such as a timestamp of pandas
+        return value.isoformat()
     mapping = plain_mapping(value)
     if mapping is None:
         return str(value)

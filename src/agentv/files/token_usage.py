@@ -98,6 +98,8 @@ def _number(value: Any) -> float | None:
     """Return a finite number, also if it is written as text; otherwise None."""
     if isinstance(value, bool):
         return None
+    if hasattr(value, "item") and not getattr(value, "ndim", 0):  # a scalar of numpy
+        value = value.item()
     try:
         number = msgspec.convert(value, float, strict=False)
     except msgspec.ValidationError:
