@@ -178,6 +178,24 @@ def test_a_module_that_exits_is_an_error(write: Write) -> None:
     assert "function: agent.py cannot be loaded: agent.py:2 in <module>: SystemExit: 0" in ran.stderr
 
 
+def test_a_syntax_error_has_one_location(write: Write) -> None:
+    write("targets.yaml", "targets: [{name: default, provider: python, function: 'agent.py:answer'}]\n")
+    write("cases.jsonl", [a_case("a", evaluators=[HELLO])])
+    write("agent.py", "def answer(question):\n    return (\n")
+    reason = "agent.py cannot be loaded: agent.py:2: SyntaxError: '(' was never closed\n"
+    assert reason in run("cases.jsonl", expect=2).stderr
+    write("agent.py", "def answer(question):\n    import broken_helper\n")
+    write("broken_helper.py", "x = (\n")
+    run("cases.jsonl", "--out", "helper.jsonl", expect=1)
+    (result,) = results_in("helper.jsonl")
+    assert result["error"] == "broken_helper.py:1: SyntaxError: '(' was never closed"
+    # Text that is parsed, such as the reply of a model, is not in a file.
+    write("agent.py", "import ast\ndef answer(question):\n    ast.literal_eval('(')\n")
+    run("cases.jsonl", "--out", "text.jsonl", expect=1)
+    (result,) = results_in("text.jsonl")
+    assert result["error"].startswith("agent.py:3 in answer: SyntaxError: '(' was never closed")
+
+
 def test_one_module_name_in_two_folders_is_two_modules(write: Write) -> None:
     write("targets.yaml", "targets:\n  - {name: default, provider: python, function: 'agent:answer'}\n")
     for folder in ("a", "b"):

@@ -418,5 +418,5 @@ def test_a_comparison_says_whether_anything_has_changed(write: Write) -> None:
     changed = meta_of("changed.html")["comparison"]["notes"]
     assert changed[:2] == [
         "Target 'default' has changed between the runs.",
-        "No other changes: same cases, same evaluators, same judge.",
+        "Only the target differs: same cases, same evaluators, same judge.",
     ]

@@ -65,15 +65,24 @@ def _explain(error: BaseException) -> ExplainedError:
     _mask_messages(formatted)
     frames = _keep_users_frames(formatted)
     message = replace_surrogates(describe_error(error))
+    if isinstance(error, SyntaxError) and _is_in_file(error):
+        # Its text contains its location, which is not that of the frame that imports the file.
+        message = f"{_short_path(error.filename or '')}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    elif frames:
+        last = _last_users_frame(frames)
+        message = f"{_short_path(last.filename)}:{last.lineno} in {last.name}: {message}"
     if not frames:
         return ExplainedError(message)
-    last = _last_users_frame(frames)
-    location = f"{_short_path(last.filename)}:{last.lineno} in {last.name}"
     details = "".join(formatted.format())
     return ExplainedError(
-        message=f"{location}: {message}",
+        message=message,
         details=_truncate(replace_surrogates(details)),
     )
+
+
+def _is_in_file(error: SyntaxError) -> bool:
+    """Return whether a syntax error is in a file, not in a text that was parsed, such as an answer."""
+    return bool(error.lineno) and not (error.filename or "<").startswith("<")
 
 
 def _last_users_frame(frames: list[traceback.FrameSummary]) -> traceback.FrameSummary:

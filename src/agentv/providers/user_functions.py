@@ -311,11 +311,10 @@ def check_function(
         return
     try:
         tree = ast.parse(file.read_bytes(), str(file))
-    except (SyntaxError, ValueError, OSError, RecursionError) as error:
-        line = ""
-        if isinstance(error, SyntaxError) and error.lineno:
-            line = f":{error.lineno}"
-        raise _broken_code(place, f"{file.name}{line}: {describe_error(error)}") from error
+    except SyntaxError as error:
+        raise _broken_code(place, explain_error(error).message) from error
+    except (ValueError, OSError, RecursionError) as error:
+        raise _broken_code(place, f"{file.name}: {describe_error(error)}") from error
     names = _top_names(tree)
     if name not in names and "*" not in names and "__getattr__" not in names:
         raise _no_function(place, name, names)

@@ -148,7 +148,7 @@ def _change_notes(comparison: Comparison) -> Iterator[str]:
     elif not changes and not changed.target:
         yield "No changes: same target, same cases, same evaluators, same judge."
     elif not changes:
-        yield "No other changes: same cases, same evaluators, same judge."
+        yield "Only the target differs: same cases, same evaluators, same judge."
 
 
 def _unmatched_text(unmatched: Counts) -> str:
