@@ -279,7 +279,7 @@ def _is_writable(value: Any) -> bool:
     except (UnicodeEncodeError, RecursionError):
         return False
     except (TypeError, ValueError):
-        return True
+        pass  # of a type that is not JSON
     return True
 
 
