@@ -12,10 +12,11 @@ from agentv.results.groups import EvaluatorFigures, Evaluators, Groups
 from agentv.results.requirement import Requirement
 from agentv.results.spending import Spending
 from agentv.results.tally import ScoreTally
-from agentv.results.usage import Usage, quantile
+from agentv.results.usage import Usage
 from agentv.results.views import AnyResult
 from agentv.stats.inference import interval_of_mean
 from agentv.stats.pass_rates import bootstrap_interval, pass_all, pass_at, wilson
+from agentv.stats.quantiles import quantiles
 
 EDGES = (0.2, 0.4, 0.6, 0.8)
 BINS = ("[0,0.2)", "[0.2,0.4)", "[0.4,0.6)", "[0.6,0.8)", "[0.8,1.0]")
@@ -312,8 +313,8 @@ class Summary:
         means = self._tally.means
         if not means:
             return None
-        ordered = sorted(means)
-        return quantile(ordered, 0.5)
+        (median,) = quantiles(means, (0.5,))
+        return median
 
     @property
     def histogram(self) -> tuple[int, ...]:

@@ -1,6 +1,5 @@
 """Accumulate the tokens, cost and duration of answers. Memory use is one float per answer."""
 
-import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,6 +7,7 @@ from typing import NamedTuple
 
 from agentv.records import ExecutionMetrics, TokenUsage
 from agentv.results.views import MetricsView, TokensView
+from agentv.stats.quantiles import quantiles
 
 Tokens = TokenUsage | TokensView
 Metrics = ExecutionMetrics | MetricsView
@@ -102,19 +102,5 @@ class Usage:
         """The median and the 95th percentile of the durations, in milliseconds."""
         if not self.durations:
             return None
-        ordered = sorted(self.durations)
-        median = quantile(ordered, 0.5)
-        percentile_95 = quantile(ordered, 0.95)
+        median, percentile_95 = quantiles(self.durations, (0.5, 0.95))
         return median, percentile_95
-
-
-def quantile(ordered: Sequence[float], share: float) -> float:
-    """Return a quantile of sorted values, interpolated between the nearest two."""
-    last = len(ordered) - 1
-    position = last * share
-    below = math.floor(position)
-    above = math.ceil(position)
-    low = ordered[below]
-    high = ordered[above]
-    fraction = position - below
-    return low + (high - low) * fraction
