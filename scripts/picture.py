@@ -110,7 +110,8 @@ def draw_viewer() -> None:
             time.sleep(1.0)  # until all is drawn
             page.picture(ROOT / "docs" / "view.png")
             page.resize(1200, 480)
-            page.go_to(f"{address.partition('?')[0]}review")
+            page.go_to(f"{address.partition('#')[0]}review")
+            time.sleep(1.0)
             page.picture(ROOT / "docs" / "review.png")
         os.chdir(ROOT)
 
