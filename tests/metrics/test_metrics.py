@@ -281,6 +281,16 @@ def test_reports_of_shards_and_of_merged_files_have_the_metrics_of_the_whole_run
         assert row in page_content("page.html")
 
 
+def test_a_single_shard_has_the_metrics_of_its_record(write: Write) -> None:
+    files = run_in_shards(write, "count")
+    Path("m.yaml").unlink()
+    assert agentv("report", files[0], "--out", "page.html").returncode == 0
+    loaded = load_results(files[0])
+    count = len(loaded.results)
+    assert loaded.metrics["count"].value == count
+    assert f'"name":"count","value":"{count:.3f}"'.encode() in page_content("page.html")
+
+
 def test_load_results_has_the_metrics_of_the_whole_run(write: Write) -> None:
     files = run_in_shards(write, "count")
     assert agentv("merge", *files, "--out", "merged.jsonl").returncode == 0

@@ -178,6 +178,14 @@ def test_a_module_that_exits_is_an_error(write: Write) -> None:
     assert "function: agent.py cannot be loaded: agent.py:2 in <module>: SystemExit: 0" in ran.stderr
 
 
+def test_an_exception_without_a_message_is_named() -> None:
+    def fail(question: str) -> str:
+        raise ValueError
+
+    with pytest.raises(ProviderError, match=r"in fail: ValueError$"):
+        answer(fail)
+
+
 def test_a_syntax_error_has_one_location(write: Write) -> None:
     write("targets.yaml", "targets: [{name: default, provider: python, function: 'agent.py:answer'}]\n")
     write("cases.jsonl", [a_case("a", evaluators=[HELLO])])

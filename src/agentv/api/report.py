@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -16,7 +16,7 @@ from agentv.cases.objects import CaseObjects
 from agentv.errors import ConfigError, ResultsError, closest
 from agentv.files.encode import to_json
 from agentv.files.folders import repo_root
-from agentv.log import ignore, info
+from agentv.log import ignore
 from agentv.records import CaseKey, EvalResult, Problem
 from agentv.redact import clean
 from agentv.report.case import case_lines
@@ -231,6 +231,8 @@ def load_results(paths: Paths) -> EvalReport:
 
 
 def _load(paths: Paths) -> EvalReport:
+    from agentv.compare.metrics import metrics_of_run  # not needed for the report of a run that has just ended
+
     files = result_paths("paths", paths)
     results: list[EvalResult] = []
     for file in files:
@@ -242,31 +244,14 @@ def _load(paths: Paths) -> EvalReport:
     record = _record_of(results)
     if record is not None:
         code = record.exit_code or 0
+    eval_files = {result.file for result in results}
+    shards = {result.shard for result in results}
     return EvalReport(
         results=tuple(results),
         summary=_summary_of(results),
-        metrics=_metrics_of(files, results, record),
+        metrics=metrics_of_run(files, eval_files, shards, record),
         exit_code=code,
     )
-
-
-def _metrics_of(
-    files: Sequence[Path],
-    results: Sequence[EvalResult],
-    record: RunRecord | None,
-) -> Mapping[str, Any]:
-    """Return the metrics of the run from its record. Compute them if there is none, or only those of its shards."""
-    shards = {result.shard for result in results}
-    if record is not None and shards == {record.shard}:
-        return record.metrics
-
-    from agentv.compare.metrics import stored_metrics  # most runs have a record
-
-    explain: Callable[[str], None] = info
-    if record is None and len(files) == 1:
-        explain = ignore  # it may be the file of any run
-    eval_files = {result.file for result in results}
-    return stored_metrics(files, eval_files, explain)
 
 
 def _summary_of(results: Sequence[EvalResult]) -> Summary:

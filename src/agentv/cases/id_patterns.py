@@ -39,7 +39,7 @@ class IdPatterns:
 
     def matches(self, id_: str) -> bool:
         """Return whether a pattern matches this id."""
-        return any(True for _ in self.matching(id_))
+        return next(self.matching(id_), None) is not None
 
     def matching(self, id_: str) -> Iterator[str]:
         """Yield the patterns that match this id."""

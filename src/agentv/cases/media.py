@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from agentv.cases.attachments import find_attachment, media_type
+from agentv.cases.origin import case_problem
 from agentv.errors import AttachmentError
 from agentv.providers.models.settings import LanguageModelSettings
 from agentv.providers.settings import TargetSettings
@@ -26,22 +27,12 @@ def media_problem(case: EvalCase, settings: TargetSettings) -> Problem | None:
         for role, media in found:
             if role != "user":
                 message = f"{media.value}: language models accept images and PDFs only in user messages"
-                return _problem(case, message, "move it to a message whose role is user")
+                return case_problem(case, message, "move it to a message whose role is user")
     attached = [media for _, media in found]
     misfit = settings.check_media(attached)
     if misfit is None:
         return None
-    return _problem(case, misfit.message, misfit.hint)
-
-
-def _problem(case: EvalCase, message: str, hint: str) -> Problem:
-    return Problem(
-        message=f"case {case.id!r}: {message}",
-        file=case.file.path,
-        line=case.line,
-        column=1,
-        hint=hint,
-    )
+    return case_problem(case, misfit.message, misfit.hint)
 
 
 def _find_media(case: EvalCase) -> Iterator[tuple[Role, Media]]:

@@ -21,6 +21,17 @@ from agentv.files.yaml import Document, Place, Steps, open_regular
 from agentv.records import EvalCase, Problem, Severity
 
 
+def case_problem(case: EvalCase, message: str, hint: str = "") -> Problem:
+    """Return a problem with a case as a whole, at the location of the case."""
+    return Problem(
+        message=f"case {case.id!r}: {message}",
+        file=case.file.path,
+        line=case.line,
+        column=1,
+        hint=hint,
+    )
+
+
 class Origin(NamedTuple):
     """Where a setting is written: `steps` lead to it from its case, or from the top of the file."""
 

@@ -4,7 +4,7 @@ The feature `metrics` is imported only if an eval file has metrics, so that comm
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -13,9 +13,10 @@ from agentv.cases.read import read_case_file
 from agentv.compare.read import ComparedRuns
 from agentv.errors import AgentvError
 from agentv.files.folders import project_root
-from agentv.log import warn, warn_about
+from agentv.log import ignore, info, warn, warn_about
 from agentv.records import Problem
 from agentv.results.run_files import RunFiles, files_of
+from agentv.results.runs import RunRecord
 from agentv.stats.metrics import Metric, MetricDifference, MetricValue
 from agentv.text import join_names
 
@@ -25,12 +26,30 @@ MetricDifferences = Mapping[str, MetricDifference]
 """The metrics of two runs, by name."""
 
 
+def metrics_of_run(
+    files: RunFiles,
+    eval_files: Iterable[str | None],
+    shards: Collection[str | None],
+    record: RunRecord | None,
+) -> Mapping[str, MetricValue]:
+    """Return the metrics of a run: those of its record or, if that is missing or of one of several shards, computed.
+
+    `eval_files` and `shards` are the names in its results.
+    """
+    if record is not None and set(shards) == {record.shard}:
+        return record.metrics
+    explain: Callable[[str], None] = info
+    if record is None and len(files_of(files)) == 1:
+        explain = ignore  # it may be the file of any run
+    return stored_metrics(files, eval_files, explain)
+
+
 def stored_metrics(
     files: RunFiles,
     eval_files: Iterable[str | None],
     explain: Callable[[str], None],
 ) -> Mapping[str, MetricValue]:
-    """Return the metrics of a run whose record does not have them: of a merged file, or of several shards.
+    """Return the metrics of a run, computed from its results.
 
     `eval_files` are the names in its results. If some do not exist, `explain` is called with a text that says so.
     """

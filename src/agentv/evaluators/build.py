@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, cast
 import msgspec
 from msgspec import Meta
 
-from agentv.cases.origin import Origin, OriginFinder
+from agentv.cases.origin import Origin, OriginFinder, case_problem
 from agentv.errors import ConfigError, MissingProgram, SettingError, closest, nearest
 from agentv.evaluators import evaluator_type, open_evaluator
 from agentv.evaluators.configs import configs_of
@@ -181,11 +181,9 @@ class EvaluatorBuilder:
         names = built.need_reference
         if not names or reference_answer(case).strip():
             return []
-        problem = Problem(
-            message=f"case {case.id!r}: evaluator {names[0]!r} has no 'value', and the case has no reference answer",
-            file=case.file.path,
-            line=case.line,
-            column=1,
+        problem = case_problem(
+            case,
+            f"evaluator {names[0]!r} has no 'value', and the case has no reference answer",
             hint="set 'value' in the evaluator, or 'expected_output' in the case",
         )
         return [problem]

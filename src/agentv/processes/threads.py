@@ -73,4 +73,6 @@ def describe_error(error: BaseException) -> str:
         text = "its message cannot be shown"
     if text.startswith(_WRAPPED):
         return text
+    if not text:
+        return type(error).__name__
     return f"{type(error).__name__}: {text}"

@@ -1,6 +1,7 @@
 """The extension points of a run: what a feature may do before a case starts, around each attempt, and to its result.
 
-A feature joins a run through an `Extension` in the run's list. The package `run` imports none of them.
+A feature joins a run through an `Extension` in the run's list. The code that runs cases knows none of them;
+`features.py` decides which of them join.
 """
 
 import asyncio

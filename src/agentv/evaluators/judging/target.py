@@ -7,6 +7,7 @@ run starts, to score answers. The `JudgeSource` that they are built with makes t
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
+from agentv.cases.origin import case_problem
 from agentv.errors import ConfigError, ProviderError, nearest
 from agentv.protocols import JudgeTarget, Provider
 from agentv.providers.models.settings import LanguageModelSettings
@@ -48,7 +49,8 @@ def judge_name(
     if name is None:
         raise _no_judge_error(ref, case)
     if name not in settings:
-        raise judge_error(case, f"judge_target: unknown target {name!r}", nearest(name, settings, "targets"))
+        hint = nearest(name, settings, "targets")
+        raise ConfigError.of(case_problem(case, f"judge_target: unknown target {name!r}", hint))
     return name
 
 
@@ -70,18 +72,7 @@ def _no_judge_error(ref: JudgeRef, case: EvalCase) -> ConfigError:
         # The user did not ask for a judge: it is the default evaluator that needs one.
         message = "no evaluators are set, and the default evaluator, llm_judge, needs a judge"
         hint = "add evaluators to the case, such as {type: contains, value: TEXT}, or set judge_target in the target"
-    return judge_error(case, message, hint)
-
-
-def judge_error(case: EvalCase, message: str, hint: str) -> ConfigError:
-    """Return the error for a case whose judge cannot be used."""
-    return ConfigError(
-        f"case {case.id!r}: {message}",
-        file=case.file.path,
-        line=case.line,
-        column=1,
-        hint=hint,
-    )
+    return ConfigError.of(case_problem(case, message, hint))
 
 
 class NeededJudges:

@@ -16,12 +16,12 @@ from typing import NamedTuple
 import msgspec
 
 from agentv.compare.compare import compare_files
-from agentv.compare.metrics import stored_metrics
+from agentv.compare.metrics import metrics_of_run
 from agentv.compare.pairs import pairs_of
 from agentv.compare.records import CompareOptions, Comparison
 from agentv.errors import OutputError, ResultsError
 from agentv.files.atomic_files import write_atomically
-from agentv.log import ignore, info, warn
+from agentv.log import ignore, warn
 from agentv.records import CaseKey, Json, Problem
 from agentv.report.page.blocks import BlockWriter, Lines
 from agentv.report.page.document import DOCUMENT_END, document_start
@@ -365,10 +365,13 @@ class _Run:
         self.blocks = LineBlocks(results=(), snippets=(), fields=())
         self._eval_files: set[str | None] = set()
         """The names of the eval files in the results."""
+        self._shards: set[str | None] = set()
+        """The shards that the results are of."""
 
     def add(self, row: int, view: PageView) -> None:
         """Add a result of the case in this row."""
         self._eval_files.add(view.file)
+        self._shards.add(view.shard)
         self.index.add(row, view)
         self.totals.add(view)
 
@@ -379,14 +382,9 @@ class _Run:
         return with_record(figures, self)
 
     def with_metrics(self, figures: RunFigures) -> RunFigures:
-        """Return the figures with metrics that are computed, unless the record of the whole run has them."""
+        """Return the figures with the metrics of the run."""
         record = last_record(figures, self.path)
-        if record is not None and record.shard is None:
-            return figures
-        explain: Callable[[str], None] = info
-        if record is None and len(self.files) == 1:
-            explain = ignore  # it may be the file of any run
-        metrics = stored_metrics(self.files, self._eval_files, explain)
+        metrics = metrics_of_run(self.files, self._eval_files, self._shards, record)
         return msgspec.structs.replace(figures, metrics=shown_metrics(metrics))
 
     def meta(self, figures: RunFigures, letter: str) -> EmbeddedRunMeta:

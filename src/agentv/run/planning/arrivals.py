@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from agentv.cases.objects import READ_AHEAD, without_file
+from agentv.cases.origin import case_problem
 from agentv.errors import ConfigError, PlanFailed
 from agentv.evaluators.judging.target import JudgeRef
 from agentv.providers.workspaces.settings import has_workspaces
@@ -65,10 +66,4 @@ class ArrivalCheck:
 
 def _not_planned(case: EvalCase, message: str) -> ConfigError:
     """Return the error for a case that uses something that was not prepared at the start of the run."""
-    return ConfigError(
-        f"case {case.id!r}: {message}",
-        file=case.file.path,
-        line=case.line,
-        column=1,
-        hint=_HINT,
-    )
+    return ConfigError.of(case_problem(case, message, _HINT))

@@ -16,9 +16,10 @@ import msgspec
 from agentv.cases.attached_files import AttachmentCheck
 from agentv.cases.expand import Report
 from agentv.cases.media import has_files, media_problem
+from agentv.cases.origin import case_problem
 from agentv.errors import AgentvError, ConfigError, SettingError, nearest
 from agentv.evaluators.build import EvaluatorBuilder
-from agentv.evaluators.judging.target import JudgeRef, NeededJudges, judge_error, judge_name
+from agentv.evaluators.judging.target import JudgeRef, NeededJudges, judge_name
 from agentv.placeholders import VARS, UnknownName, lookup
 from agentv.providers.settings import TargetSettings
 from agentv.providers.workspaces.settings import has_workspaces
@@ -272,10 +273,10 @@ class TargetCheck(ABC):
             name = judge_name(ref, self.settings, case)
             can_judge = self.check_judge(name, case)
         except ConfigError as error:
-            located = error
+            problem = Problem.of(error)
             if error.file is None:
-                located = judge_error(case, error.message, error.hint)
-            self.report(Problem.of(located))
+                problem = case_problem(case, error.message, error.hint)
+            self.report(problem)
             return
         if can_judge:
             self.judges[ref] = name
