@@ -273,6 +273,7 @@ def test_a_plan_of_fewer_cases_than_a_comparison_needs_has_no_detectable_effect(
     assert "minimum detectable effect: none, at least 10 cases needed\n" in shown
     assert "power" not in shown
     assert "to detect 0.05: 56 cases\n" in shown
+    assert plan("few.jsonl")["detectable_effect"] is None
 
 
 def test_a_run_that_could_not_start_has_no_plan(write: Write) -> None:

@@ -16,7 +16,7 @@ from agentv.providers.settings import RetrySettings
 from agentv.run.jobs import IsDone
 from agentv.run.options import EvalOptions
 from agentv.run.planning.plan import Plan
-from agentv.stats.inference import POWER_Z
+from agentv.stats.inference import MIN_PAIRS, POWER_Z
 
 BETWEEN_CASES = 4 / 9
 """The part of the variance of scores that remains in the difference of two runs.
@@ -64,7 +64,7 @@ def _forecast(plan: Plan, options: EvalOptions, demand: Demand) -> Forecast:
     workers = plan.workers(options.run.workers)
     unit_variance = _unit_variance(history, plan.trials)
     detectable_effect = None
-    if demand.cases:
+    if demand.cases >= MIN_PAIRS:
         detectable_effect = round(POWER_Z * math.sqrt(unit_variance / demand.cases), 4)
     return Forecast(
         cases=demand.cases,
@@ -96,7 +96,8 @@ def _unit_variance(history: History, trials: int) -> float:
 
 def _cases_for(effect: float, unit_variance: float) -> int:
     """Return the number of cases needed to detect an effect of this size."""
-    return math.ceil(POWER_Z**2 * unit_variance / effect**2)
+    cases = math.ceil(POWER_Z**2 * unit_variance / effect**2)
+    return max(cases, MIN_PAIRS)
 
 
 def _forecast_target(

@@ -13,6 +13,7 @@ from agentv.stats.distributions import SEED, Interval
 from agentv.stats.inference import (
     BOOTSTRAP_BELOW,
     CONFIDENCE,
+    MIN_PAIRS,
     POWER_Z,
     ClusterSums,
     bootstrap_mean,
@@ -24,8 +25,6 @@ from agentv.stats.inference import (
 )
 from agentv.text import plural
 
-MIN_PAIRS = 10
-"""Minimum number of pairs for a verdict."""
 LEVEL = 0.05
 """The significance level."""
 MIN_FLIPS = 6

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 
 from agentv.budget.records import Forecast, ForecastFigure, PartForecast
-from agentv.compare.verdict import MIN_PAIRS
 from agentv.report.layout import table, wrap
+from agentv.stats.inference import MIN_PAIRS
 from agentv.text import format_count, format_duration, format_money, plural
 
 UNKNOWN = "unknown"
@@ -97,9 +97,9 @@ def _part_row(name: str, part: PartForecast) -> Row:
 
 def _effect_lines(forecast: Forecast) -> Iterator[str]:
     """Yield the minimum detectable effect, and how many cases smaller effects need."""
-    if forecast.cases < MIN_PAIRS:
+    if forecast.detectable_effect is None:
         yield f"minimum detectable effect: none, at least {MIN_PAIRS} cases needed"
-    elif forecast.detectable_effect is not None:
+    else:
         smallest = "none, too few cases"
         if forecast.detectable_effect < 1:
             smallest = f"{forecast.detectable_effect:.3f}"
@@ -109,4 +109,4 @@ def _effect_lines(forecast: Forecast) -> Iterator[str]:
         yield f"minimum detectable effect: {smallest}"
         yield f"(80% power, 5% level, {basis})"
     for effect, cases in forecast.cases_for.items():
-        yield f"to detect {effect}: {plural(max(cases, MIN_PAIRS), 'case', separator=',')}"
+        yield f"to detect {effect}: {plural(cases, 'case', separator=',')}"

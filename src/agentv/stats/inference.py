@@ -27,6 +27,8 @@ CONFIDENCE = 0.95
 UPPER_TAIL = (1 + CONFIDENCE) / 2
 POWER_Z = Z + 0.8416212335729143
 """Minimum detectable effect in standard errors, for 80% power at the 5% level."""
+MIN_PAIRS = 10
+"""Minimum number of pairs for a verdict on a difference."""
 BOOTSTRAP_BELOW = 200
 """Below this number of draws, a bootstrap interval is reported in addition to the t interval."""
 MAX_FLIPPED = 2000
