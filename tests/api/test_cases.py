@@ -121,6 +121,45 @@ def test_any_number_of_ids_costs_one_pass(monkeypatch: pytest.MonkeyPatch) -> No
     assert 0 < compared < 10 * len(wanted)  # not every id with every pattern
 
 
+def test_after_resume_the_report_covers_earlier_and_new_results() -> None:
+    asked: list[str] = []
+
+    def agent(question: str, eval_id: str) -> str:
+        asked.append(eval_id)
+        return question
+
+    run([case(3), case(1)], target=agent, version="1", out="o.jsonl")
+    report = run([case(number) for number in (1, 2, 3)], target=agent, version="1", out="o.jsonl", resume=True)
+    assert asked == ["c3", "c1", "c2"]
+    assert [(result.eval_id, result.position) for result in report.results] == [("c1", 1), ("c2", 2), ("c3", 3)]
+    assert len(report.table()) == report.summary.done == 3
+
+
+def test_resume_reads_an_iterable_up_to_its_end() -> None:
+    run([case(1)], version="1", out="o.jsonl")
+    assert ids(run((case(number) for number in (1, 2)), version="1", out="o.jsonl", resume=True)) == ["c1", "c2"]
+
+
+def test_families_and_variables_are_cases_in_memory_too() -> None:
+    matrix = case(1, input="hello {{ vars.who }} {{ vars.n }}", matrix={"who": ["you", "all"], "n": [1, 2]})
+    family = [
+        {**matrix, "exclude": [{"who": "all", "n": 1}]},
+        case(2, input="hello {{ vars.who }}", rows=[{"who": "Ada"}, {"id": "second", "who": "Bo"}]),
+        case(3, input="hello {{ vars.who }}", vars={"who": "Cy"}),
+    ]
+    for cases in (family, iter(family)):
+        rows = run(cases, workers=4).table()
+        assert [(row["eval_id"], row["candidate_answer"]) for row in rows] == [
+            ("c1[who=you,n=1]", "hello you 1"),
+            ("c1[who=you,n=2]", "hello you 2"),
+            ("c1[who=all,n=2]", "hello all 2"),
+            ("c2[1]", "hello Ada"),
+            ("c2[second]", "hello Bo"),
+            ("c3", "hello Cy"),
+        ]
+        assert [row["vars.who"] for row in rows] == ["you", "you", "all", "Ada", "Bo", "Cy"]
+
+
 def test_cases_without_evaluators_are_refused_for_that_reason_without_a_targets_file() -> None:
     assert refused([case(1)], evaluators=None).startswith(
         "cases[0]: case 'c1': no evaluators are set, and the default evaluator, llm_judge, needs a judge\n"
